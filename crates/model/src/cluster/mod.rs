@@ -1,0 +1,326 @@
+//! The one picture of the cluster, kept in memory: the newest version of every fact.
+//!
+//! In: one [`Event`] at a time. Out: [`Changed`], the service ports whose forwarding may be different now. The picture
+//! depends on the facts alone: the order in which they arrive, and repetitions, leave no trace.
+
+mod endpoint_index;
+mod port_names;
+mod stored;
+mod vips;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use endpoint_index::EndpointIndex;
+use port_names::PortNames;
+pub(crate) use stored::{StoredEndpoint, StoredSlice};
+pub(crate) use vips::Vips;
+
+use crate::config::Config;
+use crate::facts::{EndpointSlice, Fact, Node, Service, ServiceCidr};
+use crate::name::{ServiceName, ServicePortId, SliceName};
+use crate::net::IpNet;
+use crate::report::Report;
+
+/// Something that a source learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// This is how an object is now.
+    Apply(Fact),
+    /// The Service is gone.
+    DeleteService(ServiceName),
+    /// The EndpointSlice is gone.
+    DeleteSlice(SliceName),
+    /// The Node is gone.
+    DeleteNode(Box<str>),
+    /// The ServiceCIDR is gone.
+    DeleteServiceCidr(Box<str>),
+    /// These are the addresses of this host now.
+    LocalAddresses(BTreeSet<IpAddr>),
+}
+
+/// What an event may have changed. Empty when it told nothing new.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Service ports to decide anew.
+    pub ports: BTreeSet<ServicePortId>,
+    /// Something about this node: its addresses, its zone, its pod networks.
+    pub node: bool,
+    /// The ranges that cluster IPs come from.
+    pub service_networks: bool,
+}
+
+impl Changed {
+    /// Did the event tell nothing new?
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty() && !self.node && !self.service_networks
+    }
+
+    /// Both changes.
+    pub fn merge(&mut self, other: Changed) {
+        self.ports.extend(other.ports);
+        self.node |= other.node;
+        self.service_networks |= other.service_networks;
+    }
+}
+
+/// All facts. Each is kept as small as it can be: every node holds the whole cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    config: Config,
+    services: BTreeMap<ServiceName, Box<ServiceState>>,
+    slice_owners: BTreeMap<SliceName, ServiceName>,
+    /// Slices that name no Service: only their reports count.
+    orphans: BTreeMap<SliceName, Box<[Report]>>,
+    nodes: BTreeMap<Box<str>, Node>,
+    service_cidrs: BTreeMap<Box<str>, ServiceCidr>,
+    local_addresses: Option<BTreeSet<IpAddr>>,
+    vips: Vips,
+    endpoints: EndpointIndex,
+    port_names: PortNames,
+}
+
+/// A Service and its slices, either of which may come first.
+#[derive(Debug, Default)]
+struct ServiceState {
+    service: Option<Service>,
+    /// Ordered by name.
+    slices: Vec<StoredSlice>,
+    /// Its number in the index of endpoints, while it has some.
+    number: Option<u32>,
+}
+
+impl Cluster {
+    /// A cluster of which nothing is known yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            services: BTreeMap::new(),
+            slice_owners: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            service_cidrs: BTreeMap::new(),
+            local_addresses: None,
+            vips: Vips::default(),
+            endpoints: EndpointIndex::default(),
+            port_names: PortNames::default(),
+        }
+    }
+
+    /// Takes in what a source learnt, and says which service ports may be different now.
+    pub fn apply(&mut self, event: Event) -> Changed {
+        match event {
+            Event::Apply(Fact::Service(service)) => self.apply_service(service),
+            Event::DeleteService(name) => self.set_service(&name, None),
+            Event::Apply(Fact::EndpointSlice(slice)) => self.apply_slice(slice),
+            Event::DeleteSlice(name) => self.delete_slice(&name),
+            Event::Apply(Fact::Node(node)) => self.set_node(node.name.clone(), Some(node)),
+            Event::DeleteNode(name) => self.set_node(name, None),
+            Event::Apply(Fact::ServiceCidr(cidr)) => self.set_service_cidr(cidr.name.clone(), Some(cidr)),
+            Event::DeleteServiceCidr(name) => self.set_service_cidr(name, None),
+            Event::LocalAddresses(addresses) => {
+                let is_new = self.local_addresses.as_ref() != Some(&addresses);
+                self.local_addresses = Some(addresses);
+                Changed { node: is_new, ..Changed::default() }
+            }
+        }
+    }
+
+    /// The operator's choices.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The Service of this name.
+    pub fn service(&self, name: &ServiceName) -> Option<&Service> {
+        self.services.get(name)?.service.as_ref()
+    }
+
+    /// All Services, by name.
+    pub fn services(&self) -> impl Iterator<Item = &Service> {
+        self.services.values().filter_map(|state| state.service.as_ref())
+    }
+
+    /// This node's object.
+    pub fn node(&self) -> Option<&Node> {
+        self.nodes.get(self.config.node_name.as_str())
+    }
+
+    /// The addresses of this host, where they were told.
+    pub fn local_addresses(&self) -> Option<&BTreeSet<IpAddr>> {
+        self.local_addresses.as_ref()
+    }
+
+    /// The ranges that cluster IPs come from.
+    pub fn service_networks(&self) -> BTreeSet<IpNet> {
+        self.service_cidrs.values().flat_map(|cidr| cidr.cidrs.iter().copied()).collect()
+    }
+
+    /// Every service port there is.
+    pub fn all_ports(&self) -> BTreeSet<ServicePortId> {
+        self.services().flat_map(port_ids).collect()
+    }
+
+    /// What was malformed in the objects themselves. What follows from several objects together is reported by the table.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        let services = self.services.values().flat_map(|state| {
+            let own = state.service.iter().flat_map(|service| &service.reports);
+            own.chain(state.slices.iter().flat_map(StoredSlice::reports))
+        });
+        let orphans = self.orphans.values().flat_map(|reports| reports.iter());
+        let nodes = self.nodes.values().flat_map(|node| &node.reports);
+        let cidrs = self.service_cidrs.values().flat_map(|cidr| &cidr.reports);
+        services.chain(orphans).chain(nodes).chain(cidrs)
+    }
+
+    pub(crate) fn slices(&self, service: &ServiceName) -> &[StoredSlice] {
+        self.services.get(service).map_or(&[], |state| &state.slices)
+    }
+
+    pub(crate) fn vips(&self) -> &Vips {
+        &self.vips
+    }
+
+    fn apply_service(&mut self, mut service: Service) -> Changed {
+        for port in &mut service.ports {
+            self.port_names.share(&mut port.name);
+        }
+        self.set_service(&service.name.clone(), Some(service))
+    }
+
+    fn set_service(&mut self, name: &ServiceName, service: Option<Service>) -> Changed {
+        let before = self.services.get_mut(name).and_then(|state| state.service.take());
+        if before == service {
+            self.put_service(name, service);
+            return Changed::default();
+        }
+        let addresses = self.vips.replace(before.as_ref(), service.as_ref());
+        let mut ports: BTreeSet<_> = before.iter().chain(&service).flat_map(port_ids).collect();
+        self.put_service(name, service);
+        for address in addresses {
+            ports.extend(self.ports_with_endpoint_at(address));
+        }
+        Changed { ports, ..Changed::default() }
+    }
+
+    fn put_service(&mut self, name: &ServiceName, service: Option<Service>) {
+        if let Some(service) = service {
+            let name = self.known_name(name.clone());
+            let state = self.services.entry(name.clone()).or_default();
+            state.service = Some(Service { name, ..service });
+        }
+        self.forget_if_empty(name);
+    }
+
+    fn ports_with_endpoint_at(&self, address: IpAddr) -> Vec<ServicePortId> {
+        let names = self.endpoints.services_at(address);
+        names.filter_map(|name| self.service(name)).flat_map(port_ids).collect()
+    }
+
+    fn apply_slice(&mut self, mut slice: EndpointSlice) -> Changed {
+        for port in &mut slice.ports {
+            self.port_names.share(&mut port.name);
+        }
+        let Some(owner) = slice.service.take().map(|owner| self.known_name(owner)) else {
+            let changed = self.delete_slice(&slice.name);
+            self.orphans.insert(slice.name, slice.reports.into());
+            return changed;
+        };
+        let mut changed = match self.slice_owners.get(&slice.name) {
+            Some(previous) if *previous != owner => self.delete_slice(&slice.name),
+            _ => Changed::default(),
+        };
+        self.orphans.remove(&slice.name);
+        self.slice_owners.insert(slice.name.clone(), owner.clone());
+        let stored = StoredSlice::new(slice, &self.config.node_name);
+        changed.merge(self.set_slice(&owner, &stored.name.clone(), Some(stored)));
+        changed
+    }
+
+    /// The same name, as the string that is kept already where there is one.
+    fn known_name(&self, name: ServiceName) -> ServiceName {
+        self.services.get_key_value(&name).map_or(name, |(known, _)| known.clone())
+    }
+
+    fn delete_slice(&mut self, name: &SliceName) -> Changed {
+        self.orphans.remove(name);
+        match self.slice_owners.remove(name) {
+            Some(owner) => self.set_slice(&owner, name, None),
+            None => Changed::default(),
+        }
+    }
+
+    fn set_slice(&mut self, owner: &ServiceName, name: &SliceName, slice: Option<StoredSlice>) -> Changed {
+        let state = self.services.entry(owner.clone()).or_default();
+        let place = state.slices.binary_search_by(|s| s.name.cmp(name));
+        let before = place.ok().map(|at| &state.slices[at]);
+        if before == slice.as_ref() {
+            return Changed::default();
+        }
+        let concerned =
+            |id: &ServicePortId| before.into_iter().chain(&slice).any(|s| s.has_port(&id.port, id.protocol));
+        let ports = state.service.iter().flat_map(port_ids).filter(concerned).collect();
+        let addresses_before = state.addresses();
+        match (place, slice) {
+            (Ok(at), Some(slice)) => state.slices[at] = slice,
+            (Ok(at), None) => drop(state.slices.remove(at)),
+            (Err(at), Some(slice)) => {
+                // Most Services have one slice, and a vector that grows by itself would make room for four.
+                state.slices.reserve_exact(1);
+                state.slices.insert(at, slice);
+            }
+            (Err(_), None) => {}
+        }
+        let after = state.addresses();
+        self.endpoints.replace(&mut state.number, owner, &addresses_before, &after);
+        self.forget_if_empty(owner);
+        Changed { ports, ..Changed::default() }
+    }
+
+    fn forget_if_empty(&mut self, name: &ServiceName) {
+        if self.services.get(name).is_some_and(|state| state.service.is_none() && state.slices.is_empty()) {
+            self.services.remove(name);
+        }
+    }
+
+    /// Zone, addresses and pod networks decide routes of any Service, and change rarely: all are decided anew.
+    fn set_node(&mut self, name: Box<str>, node: Option<Node>) -> Changed {
+        let is_ours = *name == *self.config.node_name;
+        if self.nodes.get(&name) == node.as_ref() {
+            return Changed::default();
+        }
+        match node {
+            Some(node) => drop(self.nodes.insert(name, node)),
+            None => drop(self.nodes.remove(&name)),
+        }
+        if is_ours {
+            Changed { ports: self.all_ports(), node: true, service_networks: false }
+        } else {
+            Changed::default()
+        }
+    }
+
+    fn set_service_cidr(&mut self, name: Box<str>, cidr: Option<ServiceCidr>) -> Changed {
+        let before = self.service_networks();
+        match cidr {
+            Some(cidr) => drop(self.service_cidrs.insert(name, cidr)),
+            None => drop(self.service_cidrs.remove(&name)),
+        }
+        Changed { service_networks: before != self.service_networks(), ..Changed::default() }
+    }
+}
+
+impl ServiceState {
+    fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.slices.iter().flat_map(|slice| slice.endpoints().iter().map(|e| e.address)).collect()
+    }
+}
+
+/// The names of a Service's ports.
+pub(crate) fn port_ids(service: &Service) -> impl Iterator<Item = ServicePortId> {
+    service.ports.iter().map(|port| ServicePortId {
+        service: service.name.clone(),
+        port: port.name.clone(),
+        protocol: port.protocol,
+    })
+}

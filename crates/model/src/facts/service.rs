@@ -1,0 +1,120 @@
+//! A Service, as far as it can decide a packet.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::name::ServiceName;
+use crate::net::{ByFamily, IpNet, Protocol};
+use crate::report::Report;
+use crate::time::Timestamp;
+
+/// A Service. Selector, labels and the like are not here: they decide endpoints, not packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// `metadata.namespace` and `metadata.name`.
+    pub name: ServiceName,
+    /// `metadata.creationTimestamp`: of two Services that claim one frontend, the older keeps it.
+    pub created: Option<Timestamp>,
+    /// `spec.type`.
+    pub kind: ServiceType,
+    /// `spec.clusterIPs`; empty in both families for a headless Service.
+    pub cluster_ips: ByFamily<Option<IpAddr>>,
+    /// `spec.ports`.
+    pub ports: Box<[PortSpec]>,
+    /// `spec.internalTrafficPolicy`.
+    pub internal_policy: Policy,
+    /// `spec.externalTrafficPolicy`.
+    pub external_policy: Policy,
+    /// `spec.sessionAffinity` is `ClientIP`: for so many seconds.
+    pub affinity_seconds: Option<u32>,
+    /// The label `service.kubernetes.io/headless` is there: its endpoints are not ours to serve.
+    pub has_headless_label: bool,
+    /// What few Services have.
+    pub external: Option<Box<External>>,
+    /// What was malformed.
+    pub reports: Box<[Report]>,
+}
+
+/// The parts of a Service that most have none of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct External {
+    /// The label `service.kubernetes.io/service-proxy-name`.
+    pub proxy_name: Option<Box<str>>,
+    /// `spec.externalIPs`.
+    pub external_ips: Vec<IpAddr>,
+    /// `status.loadBalancer.ingress`, for a Service of type `LoadBalancer`.
+    pub load_balancer_ips: Vec<LoadBalancerIp>,
+    /// `spec.loadBalancerSourceRanges`.
+    pub source_ranges: Vec<IpNet>,
+    /// `spec.loadBalancerSourceRanges` has entries that could not be read: then an empty list does not mean "everybody".
+    pub source_ranges_incomplete: bool,
+    /// `spec.healthCheckNodePort`, for type `LoadBalancer` with `externalTrafficPolicy: Local`.
+    pub health_check_node_port: Option<u16>,
+    /// The annotation `portway.io/weights`.
+    pub weights: Vec<Weight>,
+}
+
+/// `spec.type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServiceType {
+    /// Reachable inside the cluster.
+    #[default]
+    ClusterIp,
+    /// And on a port of each node.
+    NodePort,
+    /// And on the addresses of a load balancer.
+    LoadBalancer,
+    /// A name elsewhere: not proxied.
+    ExternalName,
+}
+
+/// A traffic policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    /// Any endpoint of the cluster.
+    #[default]
+    Cluster,
+    /// Endpoints of this node alone.
+    Local,
+}
+
+/// One of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// Its name; empty when it has none.
+    pub name: Arc<str>,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The port of the cluster IP.
+    pub port: u16,
+    /// The port of each node, if one is allocated.
+    pub node_port: Option<u16>,
+}
+
+/// One of `status.loadBalancer.ingress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadBalancerIp {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Who delivers traffic to it.
+    pub mode: IpMode,
+}
+
+/// `status.loadBalancer.ingress[].ipMode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IpMode {
+    /// Packets arrive at the node with this destination: it is a frontend.
+    #[default]
+    Vip,
+    /// A proxy delivers to node ports: the address is not ours.
+    Proxy,
+}
+
+/// One entry of the annotation `portway.io/weights`: `db-0=3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// A pod's name, or an address.
+    pub whom: Box<str>,
+    /// 0 to 100; 0 drains.
+    pub weight: u8,
+}

@@ -1,0 +1,211 @@
+//! Where a packet ends, and why: the reference answer that every mode is held to.
+//!
+//! In: the first packet of a connection, as it reaches this node. Out: its [`Fate`] and the reasons, each naming a field of
+//! an object. Session affinity narrows `OneOf` for a client that was here before: see [`crate::affinity`].
+
+mod packet;
+mod promises;
+mod why;
+
+use std::net::IpAddr;
+
+pub use packet::{Packet, Payload};
+pub use promises::{Loopback, Promises, Refusal};
+pub use why::Why;
+
+use crate::name::ServicePortId;
+use crate::net::{Family, show_address_and_port};
+use crate::table::{
+    Action, ForwardingTable, Frontend, FrontendKind, Masquerade, Place, Pool, Route, ServicePort,
+};
+
+/// A packet's fate, with the reasons in the order in which they were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Where it ends.
+    pub fate: Fate,
+    /// Why.
+    pub why: Vec<Why>,
+}
+
+/// Where a packet ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// This proxy has nothing to say about it.
+    Untouched,
+    /// At one of these.
+    OneOf(OneOf),
+    /// Refused: the client learns it at once.
+    Rejected,
+    /// Dropped: the client hears nothing.
+    Dropped,
+}
+
+/// Where a packet may land. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOf {
+    /// Each endpoint with its share.
+    pub landings: Vec<Landing>,
+    /// All slots together.
+    pub slots: u32,
+    /// Which service port it went through.
+    pub port: ServicePortId,
+    /// The client stays with its endpoint for so many seconds.
+    pub affinity_seconds: Option<u32>,
+}
+
+/// One place where a packet may land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Landing {
+    /// The endpoint's address.
+    pub address: IpAddr,
+    /// The endpoint's port.
+    pub port: u16,
+    /// Its share: so many of all slots.
+    pub slots: u16,
+    /// The endpoint sees this node's address as the source.
+    pub masqueraded: bool,
+}
+
+impl std::fmt::Display for Landing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&show_address_and_port(self.address, self.port))
+    }
+}
+
+impl ForwardingTable {
+    /// Where `packet` ends, in a mode that keeps these promises.
+    pub fn fate(&self, packet: &Packet, promises: &Promises) -> Answer {
+        let asked = Question { table: self, packet, promises };
+        asked.frontend().or_else(|| asked.cluster_ip()).or_else(|| asked.service_network()).unwrap_or_else(
+            || Answer { fate: Fate::Untouched, why: vec![Why::NoFrontend { address: packet.destination }] },
+        )
+    }
+}
+
+struct Question<'a> {
+    table: &'a ForwardingTable,
+    packet: &'a Packet,
+    promises: &'a Promises,
+}
+
+impl Question<'_> {
+    /// The packet was sent to a frontend.
+    fn frontend(&self) -> Option<Answer> {
+        let (protocol, number) = self.packet.payload.transport()?;
+        let address = Frontend::Address { ip: self.packet.destination, protocol, port: number };
+        if let Some((port, route)) = self.table.route(&address) {
+            return Some(self.routed(port, route));
+        }
+        let family = Family::of(self.packet.destination);
+        let (port, route) = self.table.route(&Frontend::NodePort { family, protocol, port: number })?;
+        if self.node_ports_answer_at(self.packet.destination) {
+            return Some(self.routed(port, route));
+        }
+        let why = vec![Why::NodePortElsewhere { port: port.id().clone(), address: self.packet.destination }];
+        Some(Answer { fate: Fate::Untouched, why })
+    }
+
+    fn node_ports_answer_at(&self, address: IpAddr) -> bool {
+        let (node, family) = (self.table.node(), Family::of(address));
+        let entries = node.node_port_addresses(family, self.promises.default_node_port_addresses);
+        let is_possible = !address.is_loopback() || self.promises.loopback_node_ports.serves(family);
+        is_possible && node.is_own(address) && node.covers(&entries, address)
+    }
+
+    fn routed(&self, port: &ServicePort, route: &Route) -> Answer {
+        let mut why =
+            vec![Why::Frontend { kind: route.kind, frontend: route.frontend, port: port.id().clone() }];
+        if route.allowed_sources.as_ref().is_some_and(|allowed| !allowed.contains(self.packet.source)) {
+            why.push(Why::SourceNotAllowed { source: self.packet.source });
+            return Answer { fate: Fate::Dropped, why };
+        }
+        let is_inside = self.is_pod() || self.is_this_host();
+        let action = if is_inside { &route.inside } else { &route.outside };
+        if route.inside != route.outside {
+            why.push(Why::ExternalPolicyLocal { is_pod: self.is_pod(), is_this_host: self.is_this_host() });
+        }
+        let fate = match action {
+            Action::Forward(pool) => Fate::OneOf(self.spread(port, route, pool, &mut why)),
+            Action::Reject => {
+                why.push(Why::NoEndpoints { service: port.id().service.clone() });
+                Fate::Rejected
+            }
+            Action::Drop => {
+                why.push(Why::NoLocalEndpoints { is_internal: route.kind == FrontendKind::ClusterIp });
+                Fate::Dropped
+            }
+        };
+        Answer { fate, why }
+    }
+
+    fn spread(&self, port: &ServicePort, route: &Route, pool: &Pool, why: &mut Vec<Why>) -> OneOf {
+        why.push(Why::Chosen { how: pool.how(), is_cluster_ip: route.kind == FrontendKind::ClusterIp });
+        let everyone_masqueraded = self.is_masqueraded(route.masquerade);
+        if everyone_masqueraded {
+            why.push(Why::Masqueraded { rule: route.masquerade, kind: route.kind });
+        }
+        let landing = |e: &crate::table::Endpoint| {
+            let masqueraded = everyone_masqueraded || self.is_hairpin(e.address, e.place);
+            Landing { address: e.address, port: e.port, slots: e.slots, masqueraded }
+        };
+        let landings: Vec<Landing> = pool.endpoints().iter().map(landing).collect();
+        if !everyone_masqueraded && landings.iter().any(|l| l.masqueraded) {
+            why.push(Why::Hairpin { address: self.packet.source });
+        }
+        if let Some(seconds) = port.affinity_seconds {
+            why.push(Why::Affinity { seconds });
+        }
+        OneOf {
+            landings,
+            slots: pool.slots(),
+            port: port.id().clone(),
+            affinity_seconds: port.affinity_seconds,
+        }
+    }
+
+    fn is_masqueraded(&self, rule: Masquerade) -> bool {
+        match rule {
+            Masquerade::Nobody => false,
+            Masquerade::AllButPods => !self.is_pod(),
+            Masquerade::ThisHost => self.is_this_host() && !self.is_pod(),
+            Masquerade::Everybody => true,
+        }
+    }
+
+    /// An endpoint is sent to itself: unless it sees another source, it would answer itself directly.
+    fn is_hairpin(&self, endpoint: IpAddr, place: Place) -> bool {
+        endpoint == self.packet.source && (place != Place::Elsewhere || self.promises.hairpin_of_other_nodes)
+    }
+
+    fn is_pod(&self) -> bool {
+        self.table.node().pods.is_pod(self.packet.source, self.packet.interface.as_deref())
+    }
+
+    fn is_this_host(&self) -> bool {
+        self.table.node().is_own(self.packet.source)
+    }
+
+    /// The packet was sent to a cluster IP, but to no port that its Service has.
+    fn cluster_ip(&self) -> Option<Answer> {
+        let owner = self.table.cluster_ip_owner(self.packet.destination)?;
+        let service = owner.id().service.clone();
+        let (refusal, why) = match self.packet.payload {
+            Payload::Ping => (self.promises.ping_of_cluster_ip, Why::PingOfClusterIp { service }),
+            Payload::Transport { .. } => {
+                (self.promises.undefined_port_of_cluster_ip, Why::UndefinedPort { service })
+            }
+        };
+        Some(Answer { fate: refusal.fate(), why: vec![why] })
+    }
+
+    /// The packet was sent to an address that could be a cluster IP, but is none.
+    fn service_network(&self) -> Option<Answer> {
+        let network =
+            self.table.service_networks().iter().find(|net| net.contains(&self.packet.destination))?;
+        Some(Answer {
+            fate: self.promises.unallocated_service_ip.fate(),
+            why: vec![Why::UnallocatedServiceIp { network: *network }],
+        })
+    }
+}

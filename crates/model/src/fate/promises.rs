@@ -1,0 +1,81 @@
+//! The closed list of points in which modes may differ. Nothing else may.
+//!
+//! Each mode states its promises; each switch has a row in `docs/parity.md`.
+
+use super::Fate;
+use crate::config::NodePortAddress;
+use crate::net::Family;
+
+/// What a mode promises where Kubernetes leaves the choice. The default is what the flagship does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// A cluster IP is dialled on a port that its Service does not have.
+    pub undefined_port_of_cluster_ip: Refusal,
+    /// An address is dialled that lies in a range of cluster IPs, but is none.
+    pub unallocated_service_ip: Refusal,
+    /// A cluster IP is pinged.
+    pub ping_of_cluster_ip: Refusal,
+    /// Where node ports answer when `nodePortAddresses` does not say.
+    pub default_node_port_addresses: NodePortAddress,
+    /// Whether node ports can answer on loopback addresses, where `nodePortAddresses` covers them.
+    pub loopback_node_ports: Loopback,
+    /// An endpoint of another node that is sent to itself through this node is masqueraded too.
+    pub hairpin_of_other_nodes: bool,
+}
+
+impl Default for Promises {
+    fn default() -> Self {
+        Self {
+            undefined_port_of_cluster_ip: Refusal::Reject,
+            unallocated_service_ip: Refusal::Drop,
+            ping_of_cluster_ip: Refusal::Reject,
+            default_node_port_addresses: NodePortAddress::Primary,
+            loopback_node_ports: Loopback::Never,
+            hairpin_of_other_nodes: false,
+        }
+    }
+}
+
+/// What happens to a packet that no Service wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is refused at once.
+    Reject,
+    /// It vanishes.
+    Drop,
+    /// It goes wherever it would go without us.
+    Untouched,
+}
+
+impl Refusal {
+    /// The fate that it means.
+    pub fn fate(self) -> Fate {
+        match self {
+            Refusal::Reject => Fate::Rejected,
+            Refusal::Drop => Fate::Dropped,
+            Refusal::Untouched => Fate::Untouched,
+        }
+    }
+}
+
+/// The loopback addresses on which node ports can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loopback {
+    /// None.
+    Never,
+    /// 127.0.0.0/8.
+    Ipv4,
+    /// 127.0.0.0/8 and `::1`.
+    Both,
+}
+
+impl Loopback {
+    /// Are those of this family among them?
+    pub fn serves(self, family: Family) -> bool {
+        match self {
+            Loopback::Never => false,
+            Loopback::Ipv4 => family == Family::V4,
+            Loopback::Both => true,
+        }
+    }
+}

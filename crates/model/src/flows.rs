@@ -1,0 +1,116 @@
+//! Which flows of the connection tracker became stale between two tables.
+//!
+//! The kernel sends the later packets of a flow where the first one went. For UDP and SCTP, whose clients keep one socket
+//! for hours, that means into the void once the endpoint is gone, or past a Service that did not exist yet. Such flows
+//! must be forgotten, so that their next packet is a first one again. They are:
+//!
+//! - flows to a frontend whose endpoint no more serves (it may go on while terminating, as long as it serves);
+//! - flows to a frontend that is gone: a deleted Service, port, external IP or node port;
+//! - flows that were made before there was an endpoint, or a Service: they lead to nowhere.
+//!
+//! TCP is left alone, on purpose: a connection to an endpoint that is gone is reset by whoever has the address now, or by
+//! the client's own timers, while forgetting it would turn a slow shutdown into a broken one. See docs/decisions.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::config::NodePortAddress;
+use crate::net::{Family, Protocol};
+use crate::table::{Delta, ForwardingTable, Frontend, NodeView, ServicePort};
+
+/// A flow, as the connection tracker has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Where the client sent it.
+    pub destination: (IpAddr, u16),
+    /// Who answers it: the endpoint, or the destination itself when nothing was translated.
+    pub answered_by: (IpAddr, u16),
+}
+
+/// Flows to one address of which all but some are stale.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaleFlows {
+    /// Their protocol.
+    pub protocol: Protocol,
+    /// Where the client sent them.
+    pub destination: (IpAddr, u16),
+    /// Those that are answered by one of these go on.
+    pub still_served_by: BTreeSet<(IpAddr, u16)>,
+}
+
+impl StaleFlows {
+    /// Is this flow one of them?
+    pub fn contains(&self, flow: &Flow) -> bool {
+        flow.protocol == self.protocol
+            && flow.destination == self.destination
+            && !self.still_served_by.contains(&flow.answered_by)
+    }
+}
+
+/// The flows that became stale by the change from `delta` to `table`, ordered and without repetition. `default` says where
+/// node ports answer when nothing is configured ([`crate::Promises::default_node_port_addresses`]).
+pub fn stale_flows(delta: &Delta, table: &ForwardingTable, default: NodePortAddress) -> BTreeSet<StaleFlows> {
+    let mut stale = BTreeSet::new();
+    for (id, before) in &delta.before {
+        if id.protocol == Protocol::Tcp {
+            continue;
+        }
+        let after = table.port(id);
+        if !serves_less_or_first(before.as_deref(), after.map(|p| &**p))
+            && same_frontends(before.as_deref(), after.map(|p| &**p))
+        {
+            continue;
+        }
+        let ports = before.iter().chain(after);
+        let frontends: BTreeSet<Frontend> = ports.flat_map(|p| p.routes.iter().map(|r| r.frontend)).collect();
+        for frontend in frontends {
+            let now = table.route(&frontend).map(|(port, _)| &port.serving[..]).unwrap_or_default();
+            stale.extend(addresses(&frontend, delta, table, default).into_iter().map(|ip| StaleFlows {
+                protocol: frontend.protocol(),
+                destination: (ip, frontend.port()),
+                still_served_by:
+                    now.iter().filter(|e| Family::of(e.0) == frontend.family()).copied().collect(),
+            }));
+        }
+    }
+    stale
+}
+
+/// Did an endpoint go, or did the first ones come?
+fn serves_less_or_first(before: Option<&ServicePort>, after: Option<&ServicePort>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return true };
+    let gone = |endpoint: &(IpAddr, u16)| !after.serving.contains(endpoint);
+    let had = |family| before.serving.iter().any(|e| Family::of(e.0) == family);
+    let has = |family| after.serving.iter().any(|e| Family::of(e.0) == family);
+    before.serving.iter().any(gone) || Family::ALL.into_iter().any(|family| !had(family) && has(family))
+}
+
+fn same_frontends(before: Option<&ServicePort>, after: Option<&ServicePort>) -> bool {
+    let of = |port: Option<&ServicePort>| -> BTreeSet<Frontend> {
+        port.into_iter().flat_map(|p| p.routes.iter().map(|r| r.frontend)).collect()
+    };
+    of(before) == of(after)
+}
+
+/// The addresses at which a frontend is or was dialled. A node port is matched on this node's addresses: another host's
+/// flow that happens to have the port is none of ours.
+fn addresses(
+    frontend: &Frontend,
+    delta: &Delta,
+    table: &ForwardingTable,
+    default: NodePortAddress,
+) -> BTreeSet<IpAddr> {
+    match frontend {
+        Frontend::Address { ip, .. } => BTreeSet::from([*ip]),
+        Frontend::NodePort { family, .. } => {
+            let of = |node: &NodeView| -> Vec<IpAddr> {
+                let entries = node.node_port_addresses(*family, default);
+                let own = node.addresses.iter().filter(|ip| Family::of(**ip) == *family);
+                own.filter(|ip| node.covers(&entries, **ip)).copied().collect()
+            };
+            delta.node_before.iter().flat_map(of).chain(of(table.node())).collect()
+        }
+    }
+}

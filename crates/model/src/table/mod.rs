@@ -1,0 +1,216 @@
+//! The forwarding table: what this node must do for every frontend. The one input of every dataplane.
+//!
+//! It follows the [`Cluster`]: [`ForwardingTable::update`] decides anew the service ports that an event touched, and those
+//! alone, and returns how they were before ([`Delta`]).
+
+mod build;
+mod candidates;
+mod choose;
+mod claims;
+mod node_view;
+mod slots;
+mod types;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use claims::Claims;
+pub use node_view::{NodeView, PodDetector};
+pub use types::{
+    Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, How, Masquerade, Place,
+    Pool, Route, ServicePort,
+};
+
+use crate::cluster::{Changed, Cluster};
+use crate::name::{ObjectRef, ServiceName, ServicePortId};
+use crate::net::IpNet;
+use crate::report::Report;
+
+/// All routes of this node, and what a packet is judged by beside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForwardingTable {
+    ports: BTreeMap<Arc<Claim>, Arc<ServicePort>>,
+    claims: Claims,
+    health_checks: BTreeMap<ServiceName, HealthCheck>,
+    node: NodeView,
+    service_networks: BTreeSet<IpNet>,
+}
+
+/// What an update changed: how things were before. How they are now, the table says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// The service ports that are different now, as they were; `None` for one that was not there.
+    pub before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
+    /// The node's addresses, where they are different now, as they were.
+    pub node_before: Option<NodeView>,
+    /// The ranges of cluster IPs are different now.
+    pub service_networks: bool,
+}
+
+impl Delta {
+    /// Is nothing different?
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.node_before.is_none() && !self.service_networks
+    }
+
+    /// Adds a later change to this one: what was there first stays what was before.
+    pub fn merge(&mut self, later: Delta) {
+        for (id, port) in later.before {
+            self.before.entry(id).or_insert(port);
+        }
+        self.node_before = self.node_before.take().or(later.node_before);
+        self.service_networks |= later.service_networks;
+    }
+}
+
+impl ForwardingTable {
+    /// The table of a whole cluster.
+    pub fn of(cluster: &Cluster) -> Self {
+        let mut table = Self::default();
+        let everything = Changed { ports: cluster.all_ports(), node: true, service_networks: true };
+        table.update(cluster, &everything);
+        table
+    }
+
+    /// Follows `cluster`, of which `changed` may be different now.
+    pub fn update(&mut self, cluster: &Cluster, changed: &Changed) -> Delta {
+        let mut delta = Delta::default();
+        if changed.node {
+            self.update_node(cluster, &mut delta);
+        }
+        if changed.service_networks {
+            let networks = cluster.service_networks();
+            delta.service_networks = networks != self.service_networks;
+            self.service_networks = networks;
+        }
+        self.update_ports(cluster, changed.ports.clone(), &mut delta);
+        delta
+    }
+
+    /// All service ports that have a frontend, or something to report.
+    pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
+        self.ports.values()
+    }
+
+    /// One service port.
+    pub fn port(&self, id: &ServicePortId) -> Option<&Arc<ServicePort>> {
+        self.ports.get(id)
+    }
+
+    /// The route of a frontend, with its service port.
+    pub fn route(&self, frontend: &Frontend) -> Option<(&Arc<ServicePort>, &Route)> {
+        let port = self.ports.get(&self.claims.holder(frontend)?.id)?;
+        port.routes.iter().find(|route| route.frontend == *frontend).map(|route| (port, route))
+    }
+
+    /// Is `address` the cluster IP of a Service? Then some port of it is a frontend.
+    pub fn cluster_ip_owner(&self, address: IpAddr) -> Option<&Arc<ServicePort>> {
+        self.claims.at(address).find_map(|(frontend, claim)| {
+            let port = self.ports.get(&claim.id)?;
+            let is_cluster_ip = |r: &Route| r.frontend == *frontend && r.kind == FrontendKind::ClusterIp;
+            port.routes.iter().any(is_cluster_ip).then_some(port)
+        })
+    }
+
+    /// This node: its addresses, and how it knows its pods.
+    pub fn node(&self) -> &NodeView {
+        &self.node
+    }
+
+    /// The ranges that cluster IPs come from.
+    pub fn service_networks(&self) -> &BTreeSet<IpNet> {
+        &self.service_networks
+    }
+
+    /// The health checks that load balancers ask this node for.
+    pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
+        &self.health_checks
+    }
+
+    /// What is wrong with several objects together: two claim one frontend, an endpoint that cannot be one, ...
+    pub fn reports(&self) -> BTreeSet<&Report> {
+        self.ports.values().flat_map(|port| port.reports()).collect()
+    }
+
+    fn update_node(&mut self, cluster: &Cluster, delta: &mut Delta) {
+        let node = NodeView::of(cluster);
+        if node != self.node {
+            delta.node_before = Some(std::mem::replace(&mut self.node, node));
+        }
+    }
+
+    /// Decides `todo` anew, and with it every service port that gains or loses a frontend by that.
+    fn update_ports(&mut self, cluster: &Cluster, mut todo: BTreeSet<ServicePortId>, delta: &mut Delta) {
+        let mut services = BTreeSet::new();
+        while let Some(id) = todo.pop_first() {
+            let before = self.ports.get(&id).cloned();
+            let wanted = build::service_port(cluster, &self.node, &id);
+            self.replace(&id, before.as_deref(), wanted, &mut todo);
+            services.insert(id.service.clone());
+            delta.before.entry(id).or_insert(before);
+        }
+        for service in services {
+            self.update_health_check(cluster, &service);
+        }
+        delta.before.retain(|id, before| before.as_ref() != self.ports.get(id));
+    }
+
+    fn replace(
+        &mut self,
+        id: &ServicePortId,
+        before: Option<&ServicePort>,
+        wanted: Option<ServicePort>,
+        todo: &mut BTreeSet<ServicePortId>,
+    ) {
+        let keeps =
+            |frontend: &Frontend| wanted.iter().any(|w| w.routes.iter().any(|r| r.frontend == *frontend));
+        for frontend in before.iter().flat_map(|port| port.frontends()).filter(|f| !keeps(f)) {
+            todo.extend(self.claims.release(&frontend, id));
+        }
+        self.ports.remove(id);
+        let Some(mut port) = wanted else { return };
+        for route in &port.routes {
+            todo.extend(self.claims.claim(route.frontend, &port.claim));
+        }
+        self.give_up_frontends_of_others(&mut port);
+        self.ports.insert(Arc::clone(&port.claim), Arc::new(port));
+    }
+
+    /// Takes out of `port` the routes of frontends that an older Service holds, and reports them.
+    fn give_up_frontends_of_others(&self, port: &mut ServicePort) {
+        let holder =
+            |route: &Route| self.claims.holder(&route.frontend).filter(|holder| holder.id != port.claim.id);
+        if !port.routes.iter().any(|route| holder(route).is_some()) {
+            return;
+        }
+        let (mut held, mut trouble) = (Vec::new(), port.trouble.take().unwrap_or_default());
+        for route in port.routes.iter().cloned() {
+            match holder(&route) {
+                None => held.push(route),
+                Some(holder) => {
+                    trouble.reports.push(taken(&port.claim, &route, holder));
+                    trouble.lost.push(route.frontend);
+                }
+            }
+        }
+        (port.routes, port.trouble) = (held.into(), Some(trouble));
+    }
+
+    fn update_health_check(&mut self, cluster: &Cluster, service: &ServiceName) {
+        match build::health_check(cluster, service) {
+            Some(check) => drop(self.health_checks.insert(service.clone(), check)),
+            None => drop(self.health_checks.remove(service)),
+        }
+    }
+}
+
+fn taken(claim: &Claim, route: &Route, holder: &Claim) -> Report {
+    let object = ObjectRef::service(&claim.id.service);
+    let value = route.frontend.to_string();
+    let problem = format!(
+        "Service {} has it already (it was created earlier, or its name comes first); this Service gets it when that one goes",
+        holder.id.service
+    );
+    Report::new(object, route.kind.field(), &value, problem)
+}
