@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::facts::{Service, ServiceType};
 use crate::net::IpNet;
 
 /// The choices that decide packets. Everything else an operator can set belongs to the program, not to the model.
@@ -21,6 +22,25 @@ pub struct Config {
     pub service_proxy_name: Option<String>,
     /// When not empty, external IPs and load balancer IPs outside these networks are refused.
     pub allowed_external_ips: Vec<IpNet>,
+}
+
+impl Config {
+    /// Is this Service ours to serve?
+    pub fn serves(&self, service: &Service) -> bool {
+        let proxy_name = service.external.as_ref().and_then(|external| external.proxy_name.as_deref());
+        service.kind != ServiceType::ExternalName && proxy_name == self.service_proxy_name.as_deref()
+    }
+
+    /// Is this Service one that another proxy serves?
+    pub fn leaves_to_others(&self, service: &Service) -> bool {
+        service.kind != ServiceType::ExternalName && !service.ports.is_empty() && !self.serves(service)
+    }
+
+    /// May this address be an external or load balancer IP?
+    pub fn allows_external_ip(&self, ip: IpAddr) -> bool {
+        let allowed = &self.allowed_external_ips;
+        allowed.is_empty() || allowed.iter().any(|net| net.contains(&ip))
+    }
 }
 
 /// What makes a packet one of a pod (`detectLocalMode`).

@@ -194,7 +194,7 @@ impl Cluster {
             self.put_service(name, service);
             return Changed::default();
         }
-        let addresses = self.vips.replace(before.as_ref(), service.as_ref());
+        let addresses = self.vips.replace(&self.config, before.as_ref(), service.as_ref());
         let mut ports: BTreeSet<_> = before.iter().chain(&service).flat_map(port_ids).collect();
         self.put_service(name, service);
         for address in addresses {

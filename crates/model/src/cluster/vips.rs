@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::config::Config;
 use crate::facts::{IpMode, Service};
-use crate::net::Protocol;
+use crate::net::{Family, Protocol};
 
 #[derive(Debug, Default)]
 pub(crate) struct Vips {
@@ -30,10 +31,16 @@ impl Vips {
     }
 
     /// A Service is `after` now and no more `before`. Returns the addresses of which something appeared or vanished.
-    pub(super) fn replace(&mut self, before: Option<&Service>, after: Option<&Service>) -> BTreeSet<IpAddr> {
+    pub(super) fn replace(
+        &mut self,
+        config: &Config,
+        before: Option<&Service>,
+        after: Option<&Service>,
+    ) -> BTreeSet<IpAddr> {
         let (ips_before, ips_after) = (before.map(cluster_ips), after.map(cluster_ips));
         let mut touched = recount(&mut self.cluster, ips_before, ips_after);
-        let (before, after) = (before.map(external_frontends), after.map(external_frontends));
+        let (before, after) =
+            (before.map(|s| external_frontends(config, s)), after.map(|s| external_frontends(config, s)));
         touched.extend(recount(&mut self.external, before, after).into_iter().map(|(ip, _, _)| ip));
         touched
     }
@@ -69,10 +76,16 @@ fn cluster_ips(service: &Service) -> BTreeSet<IpAddr> {
     service.cluster_ips.iter().filter_map(|(_, ip)| *ip).collect()
 }
 
-fn external_frontends(service: &Service) -> BTreeSet<(IpAddr, Protocol, u16)> {
-    let Some(external) = &service.external else { return BTreeSet::new() };
+/// Those that really are frontends of this node: whoever merely claims an address must not take it from its pod.
+fn external_frontends(config: &Config, service: &Service) -> BTreeSet<(IpAddr, Protocol, u16)> {
+    let Some(external) = service.external.as_ref().filter(|_| config.serves(service)) else {
+        return BTreeSet::new();
+    };
+    let is_frontend =
+        |ip: &IpAddr| service.cluster_ips.get(Family::of(*ip)).is_some() && config.allows_external_ip(*ip);
     let balancers = external.load_balancer_ips.iter().filter(|lb| lb.mode == IpMode::Vip).map(|lb| lb.ip);
-    let ips: BTreeSet<IpAddr> = external.external_ips.iter().copied().chain(balancers).collect();
+    let ips: BTreeSet<IpAddr> =
+        external.external_ips.iter().copied().chain(balancers).filter(is_frontend).collect();
     let with_ports = |ip: IpAddr| service.ports.iter().map(move |port| (ip, port.protocol, port.port));
     ips.into_iter().flat_map(with_ports).collect()
 }

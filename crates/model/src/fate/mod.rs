@@ -77,9 +77,9 @@ impl ForwardingTable {
     /// Where `packet` ends, in a mode that keeps these promises.
     pub fn fate(&self, packet: &Packet, promises: &Promises) -> Answer {
         let asked = Question { table: self, packet, promises };
-        asked.frontend().or_else(|| asked.cluster_ip()).or_else(|| asked.service_network()).unwrap_or_else(
-            || Answer { fate: Fate::Untouched, why: vec![Why::NoFrontend { address: packet.destination }] },
-        )
+        let found = asked.frontend().or_else(|| asked.cluster_ip());
+        let found = found.or_else(|| asked.left_alone()).or_else(|| asked.service_network());
+        found.unwrap_or_else(|| Answer { fate: Fate::Untouched, why: vec![asked.why_untouched()] })
     }
 }
 
@@ -97,13 +97,24 @@ impl Question<'_> {
         if let Some((port, route)) = self.table.route(&address) {
             return Some(self.routed(port, route));
         }
+        let (port, route) = self.node_port()?;
+        self.node_ports_answer_at(self.packet.destination).then(|| self.routed(port, route))
+    }
+
+    /// The node port of the number that the packet was sent to, wherever it was sent.
+    fn node_port(&self) -> Option<(&ServicePort, &Route)> {
+        let (protocol, port) = self.packet.payload.transport()?;
         let family = Family::of(self.packet.destination);
-        let (port, route) = self.table.route(&Frontend::NodePort { family, protocol, port: number })?;
-        if self.node_ports_answer_at(self.packet.destination) {
-            return Some(self.routed(port, route));
+        let (port, route) = self.table.route(&Frontend::NodePort { family, protocol, port })?;
+        Some((port, route))
+    }
+
+    fn why_untouched(&self) -> Why {
+        let address = self.packet.destination;
+        match self.node_port() {
+            Some((port, _)) => Why::NodePortElsewhere { port: port.id().clone(), address },
+            None => Why::NoFrontend { address },
         }
-        let why = vec![Why::NodePortElsewhere { port: port.id().clone(), address: self.packet.destination }];
-        Some(Answer { fate: Fate::Untouched, why })
     }
 
     fn node_ports_answer_at(&self, address: IpAddr) -> bool {
@@ -122,7 +133,8 @@ impl Question<'_> {
         }
         let is_inside = self.is_pod() || self.is_this_host();
         let action = if is_inside { &route.inside } else { &route.outside };
-        if route.inside != route.outside {
+        // This rule of masquerade comes with the policy Local and with nothing else.
+        if route.masquerade == Masquerade::ThisHost {
             why.push(Why::ExternalPolicyLocal { is_pod: self.is_pod(), is_this_host: self.is_this_host() });
         }
         let fate = match action {
@@ -197,6 +209,13 @@ impl Question<'_> {
             }
         };
         Some(Answer { fate: refusal.fate(), why: vec![why] })
+    }
+
+    /// The packet was sent to a Service that another proxy serves.
+    fn left_alone(&self) -> Option<Answer> {
+        let (service, _) =
+            self.table.left_alone().iter().find(|(_, ips)| ips.contains(&self.packet.destination))?;
+        Some(Answer { fate: Fate::Untouched, why: vec![Why::OtherProxy { service: service.clone() }] })
     }
 
     /// The packet was sent to an address that could be a cluster IP, but is none.

@@ -24,6 +24,7 @@ pub enum Why {
     Affinity { seconds: u32 },
     UndefinedPort { service: ServiceName },
     PingOfClusterIp { service: ServiceName },
+    OtherProxy { service: ServiceName },
     UnallocatedServiceIp { network: IpNet },
 }
 
@@ -84,6 +85,11 @@ impl fmt::Display for Why {
             Why::PingOfClusterIp { service } => {
                 write!(f, "it is the cluster IP of Service {service}: no host has this address, so none answers a ping")
             }
+            Why::OtherProxy { service } => write!(
+                f,
+                "it is the cluster IP of Service {service}, which another proxy serves \
+                 (label service.kubernetes.io/service-proxy-name)"
+            ),
             Why::UnallocatedServiceIp { network } => {
                 write!(f, "it lies in {network}, a range of cluster IPs (ServiceCIDR), but no Service has it")
             }

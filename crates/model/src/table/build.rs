@@ -13,17 +13,19 @@ use super::types::{
     Route, ServicePort, Trouble,
 };
 use crate::cluster::{Cluster, port_ids};
-use crate::facts::{External, IpMode, Policy, PortSpec, Service, ServiceType};
+use crate::facts::{External, IpMode, Policy, PortSpec, Service};
 use crate::name::{ObjectRef, ServiceName, ServicePortId};
 use crate::net::{ByFamily, Family, IpNet, Protocol};
 use crate::report::Report;
 
 /// The service port `id`, if this node serves it.
 pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortId) -> Option<ServicePort> {
-    let service = cluster.service(&id.service).filter(|service| is_served(cluster, service))?;
+    let service = cluster.service(&id.service).filter(|service| cluster.config().serves(service))?;
     let spec = service.ports.iter().find(|p| p.name == id.port && p.protocol == id.protocol)?;
     let mut reports = Vec::new();
-    let candidates = candidates::gather(cluster, id, &mut reports);
+    let mut candidates = candidates::gather(cluster, id, &mut reports);
+    let serving = serving(id.protocol, &candidates);
+    candidates::leave_out_drained(&mut candidates);
     let builder = Builder { cluster, service, spec, node };
     let mut routes = Vec::new();
     for family in Family::ALL {
@@ -35,28 +37,25 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
         claim: Arc::new(Claim { id: id.clone(), created: service.created }),
         affinity_seconds: service.affinity_seconds,
         routes: routes.into(),
-        serving: serving(id.protocol, &candidates),
+        serving,
         trouble: (!reports.is_empty()).then(|| Box::new(Trouble { lost: Vec::new(), reports })),
     })
 }
 
 /// What a load balancer may ask about a Service: how many ready addresses of it are here, over all its ports.
 pub(super) fn health_check(cluster: &Cluster, name: &ServiceName) -> Option<HealthCheck> {
-    let service =
-        cluster.service(name).filter(|service| is_served(cluster, service) && !service.ports.is_empty())?;
+    let is_served = |service: &&Service| cluster.config().serves(service) && !service.ports.is_empty();
+    let service = cluster.service(name).filter(is_served)?;
     let port = service.external.as_ref()?.health_check_node_port?;
     let mut addresses = BTreeSet::new();
     for id in port_ids(service) {
         let candidates = candidates::gather(cluster, &id, &mut Vec::new());
         let local = candidates.v4.iter().chain(&candidates.v6);
-        addresses.extend(local.filter(|c| c.is_ready() && c.place() == Place::Here).map(|c| c.address));
+        addresses.extend(
+            local.filter(|c| c.is_ready() && c.weight > 0 && c.place() == Place::Here).map(|c| c.address),
+        );
     }
     Some(HealthCheck { port, local_endpoints: addresses.len() })
-}
-
-fn is_served(cluster: &Cluster, service: &Service) -> bool {
-    let proxy_name = service.external.as_ref().and_then(|external| external.proxy_name.as_deref());
-    service.kind != ServiceType::ExternalName && proxy_name == cluster.config().service_proxy_name.as_deref()
 }
 
 fn serving(protocol: Protocol, candidates: &ByFamily<Vec<Candidate<'_>>>) -> Box<[(IpAddr, u16)]> {
@@ -143,7 +142,7 @@ impl Builder<'_> {
             let ips = balancers.map(|ip| (ip, FrontendKind::LoadBalancerIp));
             let ips = ips.chain(external.external_ips.iter().map(|ip| (*ip, FrontendKind::ExternalIp)));
             for (ip, kind) in ips.filter(|(ip, _)| Family::of(*ip) == family) {
-                if self.is_allowed(ip) {
+                if self.cluster.config().allows_external_ip(ip) {
                     found.push((address(ip), kind));
                 } else {
                     reports.push(self.report(
@@ -158,11 +157,6 @@ impl Builder<'_> {
             found.push((Frontend::NodePort { family, protocol, port }, FrontendKind::NodePort));
         }
         found
-    }
-
-    fn is_allowed(&self, ip: IpAddr) -> bool {
-        let allowed = &self.cluster.config().allowed_external_ips;
-        allowed.is_empty() || allowed.iter().any(|net| net.contains(&ip))
     }
 
     fn route(&self, frontend: Frontend, kind: FrontendKind, actions: &Actions) -> Route {
@@ -221,7 +215,8 @@ impl Builder<'_> {
 }
 
 fn own_ips(external: &External, family: Family) -> Vec<IpAddr> {
-    external.load_balancer_ips.iter().map(|lb| lb.ip).filter(|ip| Family::of(*ip) == family).collect()
+    let served = external.load_balancer_ips.iter().filter(|lb| lb.mode == IpMode::Vip).map(|lb| lb.ip);
+    served.filter(|ip| Family::of(*ip) == family).collect()
 }
 
 fn rounded(endpoints: usize) -> String {

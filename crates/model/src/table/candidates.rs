@@ -2,7 +2,7 @@
 //!
 //! Two slices may name one address and port, while a pod moves between them or when its address was used again. Then the
 //! one that is not terminating counts, then the one that is ready, then the one in the slice whose name comes first.
-//! Weight 0 drains: such an endpoint is left out here, as if it were not there.
+//! Weight 0 drains: such an endpoint is gathered for the flows that it has, and then left out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -88,7 +88,14 @@ pub(super) fn gather<'a>(
             }
         }
     }
-    split(found.into_values().filter(|candidate| candidate.weight > 0))
+    split(found.into_values())
+}
+
+/// No new connection goes to an endpoint of weight 0. Flows that it has go on: that is what draining means.
+pub(super) fn leave_out_drained(candidates: &mut ByFamily<Vec<Candidate<'_>>>) {
+    for family in Family::ALL {
+        candidates.get_mut(family).retain(|candidate| candidate.weight > 0);
+    }
 }
 
 fn split<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> ByFamily<Vec<Candidate<'a>>> {

@@ -33,6 +33,7 @@ pub struct ForwardingTable {
     ports: BTreeMap<Arc<Claim>, Arc<ServicePort>>,
     claims: Claims,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
+    left_alone: BTreeMap<ServiceName, BTreeSet<IpAddr>>,
     node: NodeView,
     service_networks: BTreeSet<IpNet>,
 }
@@ -44,14 +45,16 @@ pub struct Delta {
     pub before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
     /// The node's addresses, where they are different now, as they were.
     pub node_before: Option<NodeView>,
-    /// The ranges of cluster IPs are different now.
+    /// The ranges of cluster IPs are different now, or the Services in them that other proxies serve.
     pub service_networks: bool,
+    /// What load balancers may ask about is different now.
+    pub health_checks: bool,
 }
 
 impl Delta {
     /// Is nothing different?
     pub fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.node_before.is_none() && !self.service_networks
+        self.before.is_empty() && self.node_before.is_none() && !self.service_networks && !self.health_checks
     }
 
     /// Adds a later change to this one: what was there first stays what was before.
@@ -61,6 +64,7 @@ impl Delta {
         }
         self.node_before = self.node_before.take().or(later.node_before);
         self.service_networks |= later.service_networks;
+        self.health_checks |= later.health_checks;
     }
 }
 
@@ -128,6 +132,11 @@ impl ForwardingTable {
         &self.health_checks
     }
 
+    /// The cluster IPs of Services that another proxy serves: their packets are not ours, not even to refuse.
+    pub fn left_alone(&self) -> &BTreeMap<ServiceName, BTreeSet<IpAddr>> {
+        &self.left_alone
+    }
+
     /// What is wrong with several objects together: two claim one frontend, an endpoint that cannot be one, ...
     pub fn reports(&self) -> BTreeSet<&Report> {
         self.ports.values().flat_map(|port| port.reports()).collect()
@@ -151,7 +160,8 @@ impl ForwardingTable {
             delta.before.entry(id).or_insert(before);
         }
         for service in services {
-            self.update_health_check(cluster, &service);
+            delta.health_checks |= self.update_health_check(cluster, &service);
+            delta.service_networks |= self.update_left_alone(cluster, &service);
         }
         delta.before.retain(|id, before| before.as_ref() != self.ports.get(id));
     }
@@ -197,12 +207,31 @@ impl ForwardingTable {
         (port.routes, port.trouble) = (held.into(), Some(trouble));
     }
 
-    fn update_health_check(&mut self, cluster: &Cluster, service: &ServiceName) {
-        match build::health_check(cluster, service) {
-            Some(check) => drop(self.health_checks.insert(service.clone(), check)),
-            None => drop(self.health_checks.remove(service)),
-        }
+    fn update_health_check(&mut self, cluster: &Cluster, service: &ServiceName) -> bool {
+        replace(&mut self.health_checks, service, build::health_check(cluster, service))
     }
+
+    fn update_left_alone(&mut self, cluster: &Cluster, service: &ServiceName) -> bool {
+        let others = cluster.service(service).filter(|found| cluster.config().leaves_to_others(found));
+        let ips = others.map(|found| found.cluster_ips.iter().filter_map(|(_, ip)| *ip).collect());
+        replace(&mut self.left_alone, service, ips)
+    }
+}
+
+/// Makes `map` hold `value` for `service`, or nothing. Returns whether that is something new.
+fn replace<T: PartialEq>(
+    map: &mut BTreeMap<ServiceName, T>,
+    service: &ServiceName,
+    value: Option<T>,
+) -> bool {
+    if map.get(service) == value.as_ref() {
+        return false;
+    }
+    match value {
+        Some(value) => drop(map.insert(service.clone(), value)),
+        None => drop(map.remove(service)),
+    }
+    true
 }
 
 fn taken(claim: &Claim, route: &Route, holder: &Claim) -> Report {

@@ -1,0 +1,76 @@
+//! This machine's own network: addresses, links, routes; read once, or watched.
+//!
+//! In: nothing but the network namespace of the calling thread. Out: ordered sets, so that equal hosts
+//! print equally. No privilege is needed.
+//!
+//! Absent on purpose: writing. Portway never changes addresses, links or routes here.
+
+mod address;
+mod link;
+mod route;
+mod simulated;
+mod watch;
+
+pub use address::{Address, Scope, addresses};
+pub use link::{Link, links};
+pub use route::{Route, RouteKind, RouteTable, routes};
+pub use simulated::Simulated;
+pub use watch::{Change, Watch};
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::netlink::{Error, Result};
+
+/// A host whose network can be read: this machine, or a simulated one.
+pub trait Host {
+    /// The addresses that it answers to.
+    fn addresses(&mut self) -> Result<BTreeSet<Address>>;
+
+    /// Its network interfaces.
+    fn links(&mut self) -> Result<BTreeSet<Link>>;
+
+    /// Its routes, of the tables `main` and `local`.
+    fn routes(&mut self) -> Result<BTreeSet<Route>>;
+}
+
+/// This machine, as the calling thread's network namespace shows it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThisMachine;
+
+impl Host for ThisMachine {
+    fn addresses(&mut self) -> Result<BTreeSet<Address>> {
+        addresses()
+    }
+
+    fn links(&mut self) -> Result<BTreeSet<Link>> {
+        links()
+    }
+
+    fn routes(&mut self) -> Result<BTreeSet<Route>> {
+        routes()
+    }
+}
+
+/// Splits the fixed part off a message; what follows are its attributes.
+fn split_fixed<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8])> {
+    body.split_first_chunk().ok_or(Error::Malformed { what: "fixed part of the message cut off", offset: 0 })
+}
+
+/// Reads an address by its length: four bytes or sixteen.
+fn ip(bytes: &[u8]) -> Result<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Ok(IpAddr::V4(Ipv4Addr::from(v4)));
+    }
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(v6) => Ok(IpAddr::V6(Ipv6Addr::from(v6))),
+        Err(_) => Err(Error::Malformed { what: "address is neither 4 nor 16 bytes long", offset: 0 }),
+    }
+}
+
+/// Tries every decoder of this folder on the same bytes.
+#[cfg(test)]
+pub(crate) fn decode_all(body: &[u8]) {
+    let _ =
+        (link::decode(body), address::decode(body, &std::collections::BTreeMap::new()), route::decode(body));
+}

@@ -1,0 +1,23 @@
+//! The only door to the operating system.
+//!
+//! | room | what it speaks to |
+//! |---|---|
+//! | [`netlink`] | sockets, message framing and attributes: the words every kernel subsystem shares |
+//! | [`host`] | this machine's addresses, links and routes, read and watched |
+//! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
+//!
+//! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test
+//! that runs the same steps on both.
+//!
+//! Absent on purpose: Services, frontends, endpoints. This crate does not know why a rule exists.
+#![warn(missing_docs)]
+
+#[cfg(test)]
+extern crate self as kernel;
+
+#[cfg(test)]
+mod fuzz;
+pub mod host;
+pub mod namespace;
+pub mod netlink;
+pub mod nft;

@@ -1,0 +1,20 @@
+//! Netlink: how a program and the kernel talk about networking.
+//!
+//! In: requests built by [`MessageWriter`]. Out: messages and attributes, read by [`Messages`] and
+//! [`Attributes`], which trust no length that they find.
+//!
+//! One [`Socket`] serves one subsystem for the life of the program. Closing one just after a deletion
+//! would wait for the kernel's clean-up work.
+//!
+//! Absent on purpose: any async runtime. A socket gives its file descriptor to those who want to poll it.
+
+mod attribute;
+mod error;
+mod message;
+mod socket;
+mod sys;
+
+pub use attribute::{Attribute, Attributes};
+pub use error::{Errno, Error, Refusal, Result};
+pub use message::{Header, Message, MessageWriter, Messages, flags};
+pub use socket::{Protocol, Socket};

@@ -1,0 +1,182 @@
+//! A long-lived netlink socket: requests, listings, and what the kernel says by itself.
+//!
+//! It never blocks without a limit. It asks the kernel for its reasons (extended acks) and for short
+//! error messages, so that a refused batch of megabytes is not sent back.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::{Errno, Error, Header, Message, MessageWriter, Messages, Result, flags, sys};
+
+const NETLINK_CAP_ACK: libc::c_int = 10;
+const NETLINK_EXT_ACK: libc::c_int = 11;
+/// The kernel fills listings in pieces of at most 32 KiB, or less if we offer less.
+const RECEIVE_SIZE: usize = 64 << 10;
+/// How often a listing is begun anew when others write meanwhile.
+const LIST_ATTEMPTS: u32 = 20;
+/// A listing that stays silent for so long is given up.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Which subsystem the socket speaks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Addresses, links, routes.
+    Route,
+    /// `nf_tables`, conntrack, ipset.
+    Netfilter,
+}
+
+/// An open netlink socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    port: u32,
+    sequence: u32,
+    send_buffer_size: usize,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Opens a socket. Needs no privilege; what is asked through it may.
+    pub fn open(protocol: Protocol) -> Result<Self> {
+        let fd = sys::socket(match protocol {
+            Protocol::Route => libc::NETLINK_ROUTE,
+            Protocol::Netfilter => libc::NETLINK_NETFILTER,
+        })?;
+        // Both options make errors better, not possible: a kernel without them still answers.
+        let _unavailable = sys::enable(&fd, NETLINK_CAP_ACK).and(sys::enable(&fd, NETLINK_EXT_ACK));
+        let port = sys::bind(&fd)?;
+        Ok(Self { fd, port, sequence: 0, send_buffer_size: 0, buffer: vec![0; RECEIVE_SIZE] })
+    }
+
+    /// The port that the kernel gave this socket; it marks our own changes in notifications.
+    pub fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// The next number for a request.
+    pub fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        self.sequence
+    }
+
+    /// Leaves out numbers that the caller gives to requests itself.
+    pub fn skip_sequences(&mut self, count: u32) {
+        self.sequence = self.sequence.wrapping_add(count);
+    }
+
+    /// Hears what the kernel multicasts to `group`.
+    pub fn join(&self, group: u32) -> Result<()> {
+        sys::join(&self.fd, group)
+    }
+
+    /// Makes room for this many bytes of answers that wait to be read.
+    pub fn set_receive_buffer(&self, bytes: usize) -> Result<()> {
+        sys::set_buffer(&self.fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+    }
+
+    /// Sends all `bytes` as one datagram, growing the send buffer where they do not fit.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        // The kernel counts its own overhead too, hence the margin.
+        let needed = bytes.len().saturating_add(bytes.len() / 4).saturating_add(32 << 10);
+        if needed > self.send_buffer_size.max(128 << 10) {
+            sys::set_buffer(&self.fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, needed)?;
+            self.send_buffer_size = needed;
+        }
+        sys::send(&self.fd, bytes).map(drop)
+    }
+
+    /// Receives one datagram, or `None` when `limit` is over.
+    pub fn receive(&mut self, limit: Duration) -> Result<Option<&[u8]>> {
+        // A limit beyond the end of all clocks is no limit.
+        let deadline = Instant::now().checked_add(limit);
+        loop {
+            match sys::receive(&self.fd, &mut self.buffer) {
+                Ok(length) if length > self.buffer.len() => return Err(Error::Lost),
+                Ok(length) => return Ok(Some(&self.buffer[..length])),
+                Err(Error::System { errno: Errno(libc::EAGAIN), .. }) => {}
+                Err(Error::System { errno: Errno(libc::EINTR), .. }) => continue,
+                Err(Error::System { errno: Errno(libc::ENOBUFS), .. }) => return Err(Error::Lost),
+                Err(error) => return Err(error),
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            sys::wait_readable(&self.fd, left.map(milliseconds))?;
+        }
+    }
+
+    /// Lists: sends `request` with the listing flags and decodes each answer with `decode`, which gives
+    /// `None` for what does not interest. Begins anew when others write meanwhile.
+    pub fn list<T>(
+        &mut self,
+        what: &'static str,
+        kind: u16,
+        request: impl Fn(&mut MessageWriter),
+        mut decode: impl FnMut(Header, &[u8]) -> Result<Option<T>>,
+    ) -> Result<Vec<T>> {
+        for _ in 0..LIST_ATTEMPTS {
+            let sequence = self.next_sequence();
+            let mut writer = MessageWriter::default();
+            let flags = flags::REQUEST | flags::DUMP;
+            writer.message(Header { kind, flags, sequence, port: 0 }, &request);
+            self.send(writer.bytes())?;
+            if let Some(found) = self.collect(what, sequence, &mut decode)? {
+                return Ok(found);
+            }
+        }
+        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
+    }
+
+    /// Gathers the answers to one listing; `None` if it was interrupted.
+    fn collect<T>(
+        &mut self,
+        what: &'static str,
+        sequence: u32,
+        decode: &mut impl FnMut(Header, &[u8]) -> Result<Option<T>>,
+    ) -> Result<Option<Vec<T>>> {
+        let (mut found, mut interrupted) = (Vec::new(), false);
+        loop {
+            let silent = Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() };
+            let bytes = self.receive(ANSWER_LIMIT)?.ok_or(silent)?;
+            for message in Messages::new(bytes) {
+                match message? {
+                    Message::Data(head, body) if head.sequence == sequence => {
+                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
+                        if !interrupted && let Some(item) = decode(head, body)? {
+                            found.push(item);
+                        }
+                    }
+                    Message::Done(head, None) if head.sequence == sequence => {
+                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
+                        return Ok((!interrupted).then_some(found));
+                    }
+                    Message::Done(head, Some(Errno(libc::EINTR))) if head.sequence == sequence => {
+                        return Ok(None);
+                    }
+                    Message::Done(head, Some(errno)) if head.sequence == sequence => {
+                        return Err(Error::System { action: what, errno });
+                    }
+                    Message::Refused(head, refusal) if head.sequence == sequence => {
+                        return Err(Error::Refused { action: format!("list {what}"), refusal });
+                    }
+                    Message::Overrun => return Err(Error::Lost),
+                    // Left over from an earlier request that was given up.
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Rounded up, so that the last fraction of a millisecond does not spin.
+fn milliseconds(left: Duration) -> u32 {
+    u32::try_from(left.as_millis()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,23 @@
+//! Everything as `nft` prints it, and as `nft -f` reads it.
+//!
+//! For people, dry runs and error messages. Nothing is ever sent to the kernel as text.
+
+mod object;
+mod rule;
+mod transaction;
+mod value;
+
+use super::object::{Comment, Family};
+
+/// The word for the family.
+pub(super) const fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ip => "ip",
+        Family::Ip6 => "ip6",
+    }
+}
+
+/// ` comment "..."`, or nothing.
+fn comment(comment: Option<&Comment>) -> String {
+    comment.map_or_else(String::new, |comment| format!(" comment \"{}\"", comment.as_str()))
+}

@@ -1,0 +1,223 @@
+//! The options that every command shares, and what they mean for the model and for the embedded control plane.
+
+use std::ffi::{OsStr, OsString};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::{Args, ColorChoice, ValueEnum};
+use ipnet::IpNet;
+use model::{Config, DetectLocal, NodePortAddress};
+
+use super::host;
+use super::said::Failure;
+use super::values::{Sentence, Words, address, cidr, name, node_port_address, port_range};
+use crate::embedded;
+
+const SOURCES: &str = "Where Services come from";
+const NODE: &str = "This node";
+const ALLOCATION: &str = "What Services are given";
+const POLICY: &str = "How packets are treated";
+const SPEECH: &str = "How portway speaks";
+
+/// The options that say what the picture is made of.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Shared {
+    /// Manifests to read: Services, EndpointSlices, Pods, Nodes, ServiceCIDRs; may be repeated. Without it, the
+    /// environment variable `PORTWAY_FROM`, a list separated by colons
+    #[arg(long, global = true, value_name = "FILE|DIR", help_heading = SOURCES)]
+    from: Vec<PathBuf>,
+
+    /// The name of this node: endpoints with this nodeName are local [default: the host name]
+    #[arg(long, global = true, value_name = "NAME", value_parser = Sentence(name), help_heading = NODE)]
+    node_name: Option<String>,
+
+    /// An address of this node; may be repeated, the first of each family is the primary one [default: those of its
+    /// Node object, else those of this host]
+    #[arg(long, global = true, value_name = "IP", value_delimiter = ',', value_parser = Sentence(address), help_heading = NODE)]
+    node_ip: Vec<IpAddr>,
+
+    /// Where cluster IPs come from; two, separated by a comma, for dual stack
+    #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',', value_parser = Sentence(cidr),
+          default_value = "10.96.0.0/12", help_heading = ALLOCATION)]
+    service_cidr: Vec<IpNet>,
+
+    /// Where load balancer IPs come from; without it EXTERNAL-IP stays <pending> and the node port works
+    #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',', value_parser = Sentence(cidr), help_heading = ALLOCATION)]
+    load_balancer_cidr: Vec<IpNet>,
+
+    /// Where node ports come from
+    #[arg(long, global = true, value_name = "FIRST-LAST", value_parser = Sentence(port_range),
+          default_value = "30000-32767", help_heading = ALLOCATION)]
+    node_port_range: RangeInclusive<u16>,
+
+    /// Where given addresses are remembered [default: /var/lib/portway for root, else the user's state folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = ALLOCATION)]
+    state_dir: Option<PathBuf>,
+
+    /// The networks of this cluster's pods, separated by commas
+    #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',', value_parser = Sentence(cidr), help_heading = POLICY)]
+    cluster_cidr: Vec<IpNet>,
+
+    /// How a packet of a pod is told from others
+    #[arg(long, global = true, value_name = "MODE", value_parser = Words::<DetectLocalMode>::called("way to detect pods"),
+          default_value = "ClusterCIDR", help_heading = POLICY)]
+    detect_local_mode: DetectLocalMode,
+
+    /// The bridge that pods are behind, for `BridgeInterface`
+    #[arg(long, global = true, value_name = "NAME", value_parser = Sentence(name), help_heading = POLICY)]
+    pod_bridge_interface: Option<String>,
+
+    /// How the names of pods' interfaces begin, for `InterfaceNamePrefix`
+    #[arg(long, global = true, value_name = "PREFIX", value_parser = Sentence(name), help_heading = POLICY)]
+    pod_interface_name_prefix: Option<String>,
+
+    /// Masquerade all traffic to cluster IPs
+    #[arg(long, global = true, help_heading = POLICY)]
+    masquerade_all: bool,
+
+    /// Where node ports answer: networks, `primary`, `localhost` or `all`, separated by commas [default: as the mode does]
+    #[arg(long, global = true, value_name = "WHERE", value_delimiter = ',', value_parser = Sentence(node_port_address), help_heading = POLICY)]
+    nodeport_addresses: Vec<NodePortAddress>,
+
+    /// Serve Services whose label service.kubernetes.io/service-proxy-name is this one [default: those without it]
+    #[arg(long, global = true, value_name = "NAME", value_parser = Sentence(name), help_heading = POLICY)]
+    service_proxy_name: Option<String>,
+
+    /// Refuse external and load balancer IPs outside these networks, separated by commas [default: none is refused]
+    #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',', value_parser = Sentence(cidr), help_heading = POLICY)]
+    allowed_external_ips: Vec<IpNet>,
+}
+
+/// The options that say how to speak.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Global {
+    /// How warnings and logs are written to standard error
+    #[arg(long, global = true, value_name = "FORMAT", value_parser = Words::<LogFormat>::called("log format"), default_value = "text", help_heading = SPEECH)]
+    pub(super) log_format: LogFormat,
+
+    /// When to use colours; auto: on a terminal, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_name = "WHEN", value_parser = Words::<ColorWhen>::called("time for colours"), default_value = "auto", help_heading = SPEECH)]
+    pub(super) color: ColorWhen,
+}
+
+/// `--detect-local-mode`, as kube-proxy spells it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DetectLocalMode {
+    #[value(name = "ClusterCIDR")]
+    ClusterCidr,
+    #[value(name = "NodeCIDR")]
+    NodeCidr,
+    #[value(name = "BridgeInterface")]
+    BridgeInterface,
+    #[value(name = "InterfaceNamePrefix")]
+    InterfaceNamePrefix,
+}
+
+/// `--log-format`: lines for people, or one JSON object per line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// `--color`: on a terminal, everywhere, or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorWhen {
+    /// What the arguments say, before they are read in earnest: help and errors have colours too.
+    pub(super) fn among(arguments: &[OsString]) -> Self {
+        let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+        let mut value = None;
+        while let Some(text) = texts.next() {
+            value = match text.strip_prefix("--color") {
+                Some("") => texts.next(),
+                Some(rest) => rest.strip_prefix('='),
+                None => value,
+            };
+        }
+        value.and_then(|value| Self::from_str(value, true).ok()).unwrap_or(Self::Auto)
+    }
+}
+
+impl From<ColorWhen> for ColorChoice {
+    fn from(when: ColorWhen) -> Self {
+        match when {
+            ColorWhen::Auto => ColorChoice::Auto,
+            ColorWhen::Always => ColorChoice::Always,
+            ColorWhen::Never => ColorChoice::Never,
+        }
+    }
+}
+
+impl Shared {
+    /// The files and folders to read.
+    pub(super) fn sources(&self) -> Result<Vec<PathBuf>, Failure> {
+        let told = if self.from.is_empty() { from_environment() } else { self.from.clone() };
+        if told.is_empty() {
+            return Err(Failure::usage(
+                "no source of Services: add `--from FILE|DIR` (try `--from examples`), or set PORTWAY_FROM",
+            ));
+        }
+        Ok(told)
+    }
+
+    /// The name of this node.
+    pub(super) fn node_name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(host::name)
+    }
+
+    /// The choices that decide packets.
+    pub(super) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config {
+            node_name: self.node_name(),
+            node_ips: self.node_ip.clone(),
+            detect_local: self.detect_local()?,
+            masquerade_all: self.masquerade_all,
+            node_port_addresses: self.nodeport_addresses.clone(),
+            service_proxy_name: self.service_proxy_name.clone(),
+            allowed_external_ips: self.allowed_external_ips.clone(),
+        })
+    }
+
+    /// What the embedded control plane gives out, and where it remembers it.
+    pub(super) fn allocation(&self, dry_run: bool) -> embedded::Options {
+        embedded::Options {
+            service_cidrs: self.service_cidr.clone(),
+            load_balancer_cidrs: self.load_balancer_cidr.clone(),
+            node_port_range: self.node_port_range.clone(),
+            state_dir: self.state_dir.clone().unwrap_or_else(embedded::default_state_dir),
+            dry_run,
+        }
+    }
+
+    fn detect_local(&self) -> Result<DetectLocal, Failure> {
+        let needed = |value: &Option<String>, mode: &str, option: &str| {
+            value.clone().ok_or_else(|| {
+                Failure::usage(format!("`--detect-local-mode {mode}` needs a name: add `{option} NAME`"))
+            })
+        };
+        match self.detect_local_mode {
+            DetectLocalMode::ClusterCidr => Ok(DetectLocal::ClusterCidr(self.cluster_cidr.clone())),
+            DetectLocalMode::NodeCidr => Ok(DetectLocal::NodeCidr),
+            DetectLocalMode::BridgeInterface => {
+                needed(&self.pod_bridge_interface, "BridgeInterface", "--pod-bridge-interface")
+                    .map(DetectLocal::BridgeInterface)
+            }
+            DetectLocalMode::InterfaceNamePrefix => {
+                needed(&self.pod_interface_name_prefix, "InterfaceNamePrefix", "--pod-interface-name-prefix")
+                    .map(DetectLocal::InterfaceNamePrefix)
+            }
+        }
+    }
+}
+
+fn from_environment() -> Vec<PathBuf> {
+    let value = std::env::var_os("PORTWAY_FROM").unwrap_or_default();
+    std::env::split_paths(&value).filter(|path| path.as_os_str() != OsStr::new("")).collect()
+}

@@ -1,0 +1,71 @@
+//! `portway explain`: what happens to a packet, and which field of which object makes it so.
+//!
+//! `question` reads the words, `resolve` makes a packet of them, the model answers, `answer` says it.
+
+mod answer;
+mod question;
+mod resolve;
+
+use clap::Args;
+
+use super::args::Shared;
+use super::format::{self, Structured};
+use super::output::Paint;
+use super::said::{Failure, Said};
+use super::values::{Sentence, Words, name};
+use super::view::{Memory, View};
+use crate::modes::Mode;
+use question::{Destination, Source};
+
+const EXAMPLES: &str = "\
+Examples:
+  portway explain 10.244.1.5 10.96.0.10:53/udp --from examples
+  portway explain outside 192.0.2.10:30964 --from examples --node-ip 192.0.2.10
+  portway explain pod/mysql-0 default/mysql-service:3306 --from examples
+  portway explain fd00:10:244:1::9 '[fd00:10:96::7]:80' --from examples
+  portway explain 10.244.1.5 10.96.0.1 --from examples       a ping
+
+The exit code is 0 whatever happens to the packet.";
+
+/// `portway explain`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ExplainArgs {
+    /// Who sends it: an address, a Pod (`pod/NAME`, `NAME` or `NAMESPACE/NAME`), `node` for this node, or `outside`
+    #[arg(value_parser = Sentence(question::source))]
+    source: Source,
+
+    /// Where to: `ADDRESS:PORT` or `SERVICE:PORT`, with `/tcp`, `/udp` or `/sctp`, TCP by default; `[ADDRESS]:PORT` for
+    /// IPv6; an address without port is pinged; a Service is `NAME` or `NAMESPACE/NAME`, its port a name or a number
+    #[arg(value_parser = Sentence(question::destination))]
+    destination: Destination,
+
+    /// The interface that it comes in through; needed where pods are known by their interface
+    #[arg(long, value_name = "NAME", value_parser = Sentence(name))]
+    interface: Option<String>,
+
+    /// The mode that treats it; modes differ in a few points only
+    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
+    mode: Mode,
+
+    /// The namespace of Pods and Services that are named without one
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = Sentence(name), default_value = "default")]
+    namespace: String,
+
+    /// The answer for a program
+    #[arg(short, long, value_name = "FORMAT", value_parser = Words::<Structured>::called("format"))]
+    output: Option<Structured>,
+}
+
+/// Runs `portway explain`.
+pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
+    let View { picture, .. } = View::open(shared, Memory::Kept)?;
+    let asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
+    let answer = picture.table().fate(&asked.packet, &args.mode.promises());
+    let explained = answer::Explained { picture: &picture, mode: args.mode, asked: &asked, answer: &answer };
+    let text = match args.output {
+        Some(format) => format::value(&explained.value(), format)?,
+        None => explained.text(paint),
+    };
+    Ok(Said::about(&picture, text))
+}

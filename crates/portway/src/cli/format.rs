@@ -1,0 +1,55 @@
+//! Objects as JSON or YAML.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::said::Failure;
+use crate::objects::Object;
+
+/// `-o`: a table with more columns, or a format in which a program can read the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Wide,
+    Json,
+    Yaml,
+}
+
+/// A format in which a program can read the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Structured {
+    Json,
+    Yaml,
+}
+
+impl Format {
+    /// The format, unless it is a table.
+    pub(super) fn structured(self) -> Option<Structured> {
+        match self {
+            Format::Wide => None,
+            Format::Json => Some(Structured::Json),
+            Format::Yaml => Some(Structured::Yaml),
+        }
+    }
+}
+
+/// The one object that was asked for by name, or a `List` of all that were found.
+pub(super) fn objects(objects: &[&Object], is_one: bool, format: Structured) -> Result<String, Failure> {
+    match objects {
+        [object] if is_one => value(&object.value, format),
+        _ => list(&objects.iter().map(|object| (*object.value).clone()).collect::<Vec<_>>(), format),
+    }
+}
+
+/// A `List`.
+pub(super) fn list(items: &[Value], format: Structured) -> Result<String, Failure> {
+    value(&json!({ "apiVersion": "v1", "kind": "List", "items": items }), format)
+}
+
+/// Any value.
+pub(super) fn value(value: &Value, format: Structured) -> Result<String, Failure> {
+    match format {
+        Structured::Json => Ok(format!("{value:#}\n")),
+        Structured::Yaml => serde_saphyr::to_string(value)
+            .map_err(|error| Failure::refused(format!("cannot write this as YAML: {error}; try `-o json`"))),
+    }
+}

@@ -1,0 +1,33 @@
+//! `get endpoints`: NAME ENDPOINTS AGE, one row per Service. The first three are shown; wide: all of them.
+
+use super::Style;
+use crate::cli::age;
+use crate::cli::kube::{Slices, first_three, joined, ready_endpoints, service_type};
+use crate::cli::table::Table;
+use crate::cli::view::View;
+use crate::objects::Object;
+use crate::picture::Picture;
+
+/// The ready endpoints of these Services.
+pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
+    let mut table = style.table(&["NAME", "ENDPOINTS", "AGE"], &[]);
+    let slices = Slices::of(&view.picture);
+    // A Service that is only a name elsewhere has no endpoints, not even none.
+    for service in services.iter().filter(|service| service_type(&service.value) != "ExternalName") {
+        let ready = ready_endpoints(slices.of_service(service));
+        let addresses: Vec<&str> = ready.iter().map(|endpoint| endpoint.address.as_str()).collect();
+        let shown = if style.is_wide { joined(&addresses) } else { first_three(&addresses) };
+        table.push(style.row(
+            service,
+            [service.key.name.to_string(), shown, age::of(&service.value, view.now)],
+            [],
+        ));
+    }
+    table
+}
+
+/// The `EndpointSlices` of these Services.
+pub(super) fn slices<'a>(picture: &'a Picture, services: &[&'a Object]) -> Vec<&'a Object> {
+    let slices = Slices::of(picture);
+    services.iter().flat_map(|service| slices.of_service(service)).copied().collect()
+}

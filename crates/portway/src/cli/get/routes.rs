@@ -1,0 +1,178 @@
+//! `get routes`: what this node does for each address that a client may dial.
+//!
+//! One row per frontend: who it belongs to, where connections go, and what happens to them on the way. What is out of order
+//! stands in words (`none: rejected`), so that it is found without knowing the columns.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::table::{Endpoint, How, Masquerade, Place};
+use model::{Action, FrontendKind, Pool, Route, ServicePort};
+use serde_json::{Value, json};
+
+use super::Style;
+use crate::cli::kube::joined;
+use crate::cli::table::Table;
+use crate::cli::view::View;
+use crate::objects::Object;
+use crate::picture::Picture;
+
+const USUAL: [&str; 6] = ["FRONTEND", "KIND", "SERVICE", "ENDPOINTS", "AFFINITY", "MASQUERADE"];
+const WIDE: [&str; 2] = ["SOURCES", "ADDRESSES"];
+
+/// The routes of these Services. A Service is named in full, whatever the namespaces.
+pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
+    let style = Style { shows_namespaces: false, ..style };
+    let mut table = style.table(&USUAL, &WIDE);
+    for (port, route) in routes(&view.picture, services) {
+        let usual = [
+            route.frontend.to_string(),
+            route.kind.name().to_owned(),
+            port_name(port),
+            endpoints(route),
+            port.affinity_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds}s")),
+            masquerade(route.masquerade).to_owned(),
+        ];
+        let wide = [sources(route), addresses(route)];
+        table.push(usual.into_iter().chain(wide.into_iter().filter(|_| style.is_wide)));
+    }
+    table
+}
+
+/// The routes of these Services, for programs.
+pub(super) fn values(picture: &Picture, services: &[&Object]) -> Vec<Value> {
+    routes(picture, services).map(|(port, route)| value(port, route)).collect()
+}
+
+fn routes<'a>(
+    picture: &'a Picture,
+    services: &[&'a Object],
+) -> impl Iterator<Item = (&'a Arc<ServicePort>, &'a Route)> {
+    let wanted: BTreeSet<(&str, &str)> =
+        services.iter().map(|service| (&*service.key.namespace, &*service.key.name)).collect();
+    let is_wanted = move |port: &&Arc<ServicePort>| {
+        let service = &port.id().service;
+        wanted.contains(&(service.namespace(), service.name()))
+    };
+    let ports = picture.table().ports().filter(is_wanted);
+    ports.flat_map(|port| port.routes.iter().map(move |route| (port, route)))
+}
+
+fn port_name(port: &ServicePort) -> String {
+    let id = port.id();
+    if id.port.is_empty() { id.service.to_string() } else { format!("{}:{}", id.service, id.port) }
+}
+
+/// `2 ready (1 here)`, `none: rejected`; where outside traffic is treated otherwise, that too.
+fn endpoints(route: &Route) -> String {
+    if route.inside == route.outside {
+        return action(&route.inside);
+    }
+    format!("{}; from outside {}", action(&route.inside), action(&route.outside))
+}
+
+fn action(action: &Action) -> String {
+    match action {
+        Action::Forward(pool) => chosen(pool),
+        Action::Reject => "none: rejected".to_owned(),
+        Action::Drop => "none here: dropped".to_owned(),
+    }
+}
+
+fn chosen(pool: &Pool) -> String {
+    let all = pool.endpoints();
+    let here = all.iter().filter(|endpoint| endpoint.place == Place::Here).count();
+    let count = all.len();
+    match (pool.how(), here) {
+        (How::Ready, 0) => format!("{count} ready"),
+        (How::Ready, here) => format!("{count} ready ({here} here)"),
+        (How::ForThisNode, _) => format!("{count} for this node"),
+        (How::ForThisZone, _) => format!("{count} for this zone"),
+        (How::Terminating, _) => format!("{count} terminating"),
+        (How::LocalReady, _) => format!("{count} here"),
+        (How::LocalTerminating, _) => format!("{count} here, terminating"),
+    }
+}
+
+/// Whose source address is hidden.
+fn masquerade(rule: Masquerade) -> &'static str {
+    match rule {
+        Masquerade::Nobody => "nobody",
+        Masquerade::AllButPods => "all but pods",
+        Masquerade::ThisHost => "this node",
+        Masquerade::Everybody => "everybody",
+    }
+}
+
+fn sources(route: &Route) -> String {
+    match &route.allowed_sources {
+        None => "any".to_owned(),
+        Some(allowed) => joined(&allowed.ranges.iter().map(ToString::to_string).collect::<Vec<_>>()),
+    }
+}
+
+/// The endpoints of the larger pool, with their slots where these differ.
+fn addresses(route: &Route) -> String {
+    let pool = route.inside.pool().or_else(|| route.outside.pool());
+    let endpoints = pool.map_or(&[][..], |pool| pool.endpoints());
+    let is_even = endpoints.iter().all(|endpoint| endpoint.slots == 1);
+    let show = |endpoint: &Endpoint| {
+        let address = model::net::show_address_and_port(endpoint.address, endpoint.port);
+        if is_even { address } else { format!("{address}={}", endpoint.slots) }
+    };
+    joined(&endpoints.iter().map(show).collect::<Vec<_>>())
+}
+
+fn value(port: &ServicePort, route: &Route) -> Value {
+    let id = port.id();
+    json!({
+        "kind": "Route",
+        "frontend": route.frontend.to_string(),
+        "frontendKind": kind(route.kind),
+        "service": id.service.as_str(),
+        "port": &*id.port,
+        "protocol": id.protocol.upper_name(),
+        "affinitySeconds": port.affinity_seconds,
+        "masquerade": masquerade(route.masquerade),
+        "allowedSources": route.allowed_sources.as_ref().map(|allowed| {
+            allowed.ranges.iter().map(ToString::to_string).collect::<Vec<_>>()
+        }),
+        "inside": action_value(&route.inside),
+        "outside": action_value(&route.outside),
+    })
+}
+
+fn kind(kind: FrontendKind) -> &'static str {
+    match kind {
+        FrontendKind::ClusterIp => "ClusterIP",
+        FrontendKind::LoadBalancerIp => "LoadBalancerIP",
+        FrontendKind::ExternalIp => "ExternalIP",
+        FrontendKind::NodePort => "NodePort",
+    }
+}
+
+fn action_value(action: &Action) -> Value {
+    match action {
+        Action::Reject => json!({ "action": "Reject" }),
+        Action::Drop => json!({ "action": "Drop" }),
+        Action::Forward(pool) => json!({
+            "action": "Forward",
+            "chosen": format!("{:?}", pool.how()),
+            "slots": pool.slots(),
+            "endpoints": pool.endpoints().iter().map(endpoint_value).collect::<Vec<_>>(),
+        }),
+    }
+}
+
+fn endpoint_value(endpoint: &Endpoint) -> Value {
+    json!({
+        "address": endpoint.address,
+        "port": endpoint.port,
+        "slots": endpoint.slots,
+        "isHere": match endpoint.place {
+            Place::Here => Some(true),
+            Place::Elsewhere => Some(false),
+            Place::Unknown => None,
+        },
+    })
+}

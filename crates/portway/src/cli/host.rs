@@ -1,0 +1,41 @@
+//! This machine, where neither an option nor a Node object describes the node.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use kernel::host::{Address, Scope};
+use model::facts::Node;
+
+/// The host name, as Kubernetes spells node names: lower case. `localhost` where there is none.
+pub(super) fn name() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = text.trim().to_lowercase();
+    if model::name::is_acceptable(&name) { name } else { "localhost".to_owned() }
+}
+
+/// A Node of this name with the addresses of this host. `None` when the kernel does not tell them: then node ports have no
+/// address to answer at, and the explanation of a packet says so.
+pub(super) fn node(name: &str) -> Option<Node> {
+    let addresses = kernel::host::addresses()
+        .inspect_err(|error| tracing::debug!(%error, "the addresses of this host are unknown"))
+        .ok()?;
+    let addresses = in_order(&addresses, &links_of_default_routes());
+    Some(Node { name: name.into(), zone: None, addresses, pod_cidrs: Vec::new(), reports: Vec::new() })
+}
+
+/// Those on a link with a default route come first, since the first of a family is the primary one; then those that are valid
+/// everywhere.
+fn in_order(addresses: &BTreeSet<Address>, outward: &BTreeSet<u32>) -> Vec<IpAddr> {
+    let rank = |address: &&Address| {
+        (!outward.contains(&address.link_index), address.scope != Scope::Global, address.link_index)
+    };
+    let mut usable: Vec<&Address> = addresses.iter().filter(|a| !a.ip.is_loopback()).collect();
+    usable.sort_by_key(rank);
+    usable.into_iter().map(|address| address.ip).collect()
+}
+
+fn links_of_default_routes() -> BTreeSet<u32> {
+    let routes = kernel::host::routes().unwrap_or_default();
+    let default = routes.iter().filter(|route| route.prefix_length == 0 && route.gateway.is_some());
+    default.filter_map(|route| route.link_index).collect()
+}

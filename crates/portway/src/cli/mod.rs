@@ -1,0 +1,121 @@
+//! The command line: a picture of one node, shown to people.
+//!
+//! In: arguments, and the files that they name. Out: text on standard output, warnings and errors on standard error, and an
+//! exit code: 0 fine, 1 something is wrong with what was asked about, 2 the question itself is malformed.
+//!
+//! ```text
+//!   args ──► view (loads the picture) ──► get | describe | explain | check | render ──► Said ──► output
+//! ```
+//!
+//! Every command is a function from arguments to `said::Said` or `said::Failure`; only `output` prints.
+
+mod age;
+mod args;
+mod check;
+mod completions;
+mod describe;
+mod explain;
+mod format;
+mod get;
+mod host;
+mod kube;
+mod logging;
+mod output;
+mod render;
+mod said;
+mod select;
+mod suggest;
+mod table;
+mod values;
+mod view;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use args::{ColorWhen, Global, Shared};
+use output::Output;
+use said::{Failure, Said};
+
+/// The release of kube-proxy that behaviour is compared with.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (compared with kube-proxy 1.37)");
+
+const EXAMPLES: &str = "\
+Examples:
+  portway get services --from examples -A -o wide
+  portway describe service mysql-service --from examples
+  portway explain outside 192.0.2.10:30964 --from examples --node-ip 192.0.2.10
+  portway check --from examples
+
+Exit codes: 0 fine, 1 something is wrong or not found, 2 the command line is malformed.";
+
+/// A complete kube-proxy: Services as files or from a cluster, and an answer for every packet.
+#[derive(Debug, Parser)]
+#[command(name = "portway", version = VERSION, after_help = EXAMPLES, max_term_width = 110)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    shared: Shared,
+    #[command(flatten)]
+    global: Global,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists Services, their endpoints, Pods, Nodes, or the routes of this node
+    Get(get::GetArgs),
+    /// Shows one Service closely
+    Describe(describe::DescribeArgs),
+    /// Tells what happens to a packet, and why
+    Explain(explain::ExplainArgs),
+    /// Looks for mistakes in manifests; writes nothing
+    Check(check::CheckArgs),
+    /// Shows what a mode would write to the kernel; needs no root
+    Render(render::RenderArgs),
+    /// Prints a completion script for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// Runs the program with the arguments of this process.
+pub fn run() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let color = ColorWhen::among(&arguments);
+    let matches = match Cli::command().color(color.into()).try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        Err(error) => return output::show_clap(&error),
+    };
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => answer(&cli),
+        Err(error) => output::show_clap(&error),
+    }
+}
+
+fn answer(cli: &Cli) -> ExitCode {
+    let output = Output::new(cli.global.color, cli.global.log_format);
+    logging::start(cli.global.log_format, output.colours_errors());
+    output.finish(&obey(cli, &output))
+}
+
+fn obey(cli: &Cli, output: &Output) -> Result<Said, Failure> {
+    match &cli.command {
+        Command::Get(args) => get::run(args, &cli.shared),
+        Command::Describe(args) => describe::run(args, &cli.shared),
+        Command::Explain(args) => explain::run(args, &cli.shared, output.paint()),
+        Command::Check(args) => check::run(args, &cli.shared, output.paint()),
+        Command::Render(args) => render::run(args, &cli.shared),
+        Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,114 @@
+//! Refuses ranges that this host's own network already uses.
+//!
+//! A cluster IP that is also somebody's address cannot be reached: the kernel would send packets for one to the other.
+//! So a `--service-cidr` may share nothing with an address of this host nor with a route. Default routes (and their
+//! halves, `0.0.0.0/1` and `128.0.0.0/1`, which VPNs write) say nothing about who lives there and do not count.
+//!
+//! Addresses for load balancers often lie in the network of the node itself, since that is where neighbours can reach
+//! them. So for `--load-balancer-cidr` only the host's own addresses count, and routes that lie inside the range.
+
+use std::collections::BTreeSet;
+
+use kernel::host::{Address, Route, RouteKind, RouteTable};
+use model::net::IpNet;
+
+use super::StoreError;
+use super::options::{LOAD_BALANCER_CIDR, Options, SERVICE_CIDR, overlaps};
+
+/// The link on which the ipvs mode keeps service addresses: they are ours, and clash with nothing.
+const OUR_LINK: &str = "kube-ipvs0";
+
+/// What this host uses already.
+#[derive(Clone, Debug, Default)]
+pub struct HostNetwork {
+    /// Its addresses.
+    pub addresses: BTreeSet<Address>,
+    /// Its routes.
+    pub routes: BTreeSet<Route>,
+}
+
+impl HostNetwork {
+    /// Asks the kernel. What cannot be read is left out, with a warning: a host that hides its routes can still serve.
+    pub fn read() -> Self {
+        let unreadable = |what: &str, error: &kernel::netlink::Error| {
+            tracing::warn!(%error, "cannot list the {what} of this host: ranges are not compared with them");
+        };
+        let addresses =
+            kernel::host::addresses().inspect_err(|e| unreadable("addresses", e)).unwrap_or_default();
+        let routes = kernel::host::routes().inspect_err(|e| unreadable("routes", e)).unwrap_or_default();
+        Self { addresses, routes }
+    }
+
+    /// Networks that are in use here, each with the words for it. Addresses first.
+    fn used(&self) -> Vec<Used> {
+        let ours: BTreeSet<u32> =
+            self.addresses.iter().filter(|a| a.link_name == OUR_LINK).map(|a| a.link_index).collect();
+        let addresses = self.addresses.iter().filter(|a| !ours.contains(&a.link_index)).map(Used::address);
+        let is_ours = |route: &Route| route.link_index.is_some_and(|link| ours.contains(&link));
+        let routes = self.routes.iter().filter(|route| says_who_lives_there(route) && !is_ours(route));
+        addresses.chain(routes.filter_map(Used::route)).collect()
+    }
+}
+
+/// Refuses the first range of `options` that overlaps something of this host.
+pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), StoreError> {
+    let used = host.used();
+    let service = options.service_cidrs.iter().map(|range| (SERVICE_CIDR, range.trunc()));
+    let load_balancer = options.load_balancer_cidrs.iter().map(|range| (LOAD_BALANCER_CIDR, range.trunc()));
+    for (flag, range) in service.chain(load_balancer) {
+        let clashes =
+            |used: &&Used| overlaps(&range, &used.net) && (flag == SERVICE_CIDR || range.contains(&used.net));
+        if let Some(clash) = used.iter().find(clashes) {
+            let what = clash.words.clone();
+            return Err(StoreError::Overlap { flag, range, what, suggestion: suggestion(&range, &used) });
+        }
+    }
+    Ok(())
+}
+
+/// A network in use.
+#[derive(Debug)]
+struct Used {
+    net: IpNet,
+    words: String,
+}
+
+impl Used {
+    fn address(address: &Address) -> Self {
+        let words = format!("the address {} on {}", address.ip, address.link_name);
+        Self { net: IpNet::from(address.ip), words }
+    }
+
+    fn route(route: &Route) -> Option<Self> {
+        let net = IpNet::new(route.destination, route.prefix_length).ok()?.trunc();
+        let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        Some(Self { net, words: format!("the route {net}{via}") })
+    }
+}
+
+/// Routes of the table `local`, and those that merely repeat an address, are left out, as are default routes.
+fn says_who_lives_there(route: &Route) -> bool {
+    let repeats_an_address = matches!(route.kind, RouteKind::Local | RouteKind::Broadcast);
+    route.table == RouteTable::Main && !repeats_an_address && route.prefix_length > 1
+}
+
+/// A range of the same family and size, or near it, that nothing here uses.
+fn suggestion(range: &IpNet, used: &[Used]) -> IpNet {
+    let candidates: &[&str] = if range.addr().is_ipv4() {
+        &[
+            "10.96.0.0/12",
+            "10.200.0.0/16",
+            "172.30.0.0/16",
+            "192.168.240.0/20",
+            "100.64.128.0/17",
+            "198.18.0.0/16",
+        ]
+    } else {
+        &["fd00:96::/112", "fd5a:7e1f:96::/112", "fdc9:30b2:96::/112"]
+    };
+    let nets = candidates.iter().filter_map(|text| model::net::parse_cidr(text));
+    let is_free = |net: &IpNet| !overlaps(net, range) && used.iter().all(|u| !overlaps(net, &u.net));
+    let mut nets: Vec<IpNet> = nets.filter(|net| !overlaps(net, range)).collect();
+    nets.sort_by_key(|net| !is_free(net));
+    nets.first().copied().unwrap_or(*range)
+}

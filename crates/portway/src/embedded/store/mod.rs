@@ -1,0 +1,250 @@
+//! Remembers who holds what, so that it survives restarts and kill -9 and is shared by processes.
+//!
+//! ```text
+//!   begin ── lock, read what others appended ──► ledger ──decide──► records ──commit── append, sync ──► unlock
+//! ```
+//!
+//! One Service costs a few lines at the end of the file. When most lines are history the file is written anew, once, and
+//! put in place by a rename.
+//!
+//! A damaged line costs only itself: the file is kept aside under another name, the good records go on in a new one, and
+//! a report names both.
+
+mod folder;
+mod ledger;
+mod lock;
+mod log;
+mod record;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use model::{ObjectRef, Report, ServiceName};
+
+pub(crate) use ledger::{Ledger, Tenant};
+use lock::InUse;
+pub(crate) use lock::Turn;
+use log::{Content, FILE_NAME, Log};
+pub(crate) use record::{Record, Resource, Slot};
+
+use super::StoreError;
+
+/// History that is not worth writing a file anew for.
+const SPARE_RECORDS: usize = 1024;
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+    ledger: Ledger,
+    /// None for a dry run, and before the first turn.
+    log: Option<Log>,
+    in_use: Option<InUse>,
+    is_dry: bool,
+    /// The ledger holds what never reached the disk.
+    is_stale: bool,
+    reports: Vec<Report>,
+}
+
+impl Store {
+    /// Opens the store of a folder, which is made where it is missing. A dry run reads what is there and makes nothing.
+    pub(crate) fn open(dir: &Path, is_dry: bool) -> Result<Self, StoreError> {
+        let (ledger, reports) = (Ledger::default(), Vec::new());
+        let mut store =
+            Self { dir: dir.to_owned(), ledger, log: None, in_use: None, is_dry, is_stale: false, reports };
+        if is_dry {
+            store.read_only()?;
+        } else {
+            store.reports.extend(folder::prepare(dir)?);
+            store.begin()?;
+        }
+        Ok(store)
+    }
+
+    /// Waits for our turn, and catches up with what others did. Returns the Services whose holdings they changed.
+    pub(crate) fn begin(&mut self) -> Result<(Turn, BTreeSet<ServiceName>), StoreError> {
+        if self.is_dry {
+            return Ok((Turn::alone(), BTreeSet::new()));
+        }
+        folder::make(&self.dir)?;
+        let turn = Turn::take(&self.dir)?;
+        if self.in_use.is_none() {
+            self.in_use = Some(InUse::declare(&self.dir, &turn)?);
+        }
+        let changed = self.catch_up()?;
+        Ok((turn, changed))
+    }
+
+    /// Notes a record: in memory at once, on the disk by [`Store::commit`].
+    pub(crate) fn note(&mut self, record: Record, batch: &mut Vec<Record>) {
+        self.ledger.apply(&record);
+        batch.push(record);
+    }
+
+    /// Writes what was noted during this turn, all of it in one go. After an error none of it counts.
+    pub(crate) fn commit(&mut self, turn: Turn, batch: &[Record]) -> Result<(), StoreError> {
+        if let Some(log) = &mut self.log
+            && !batch.is_empty()
+        {
+            self.is_stale = true;
+            log.append(batch)?;
+            self.is_stale = false;
+            self.compact_if_worth_it();
+        }
+        drop(turn);
+        Ok(())
+    }
+
+    /// Is no other process relying upon the store?
+    pub(crate) fn is_alone(&self, turn: &Turn) -> bool {
+        self.in_use.as_ref().is_none_or(|in_use| in_use.is_alone(turn))
+    }
+
+    /// Who holds what.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What was found damaged.
+    pub(crate) fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    fn read_only(&mut self) -> Result<(), StoreError> {
+        let _turn = Turn::to_read(&self.dir);
+        let Some(mut log) = Log::open(&self.dir, false)? else { return Ok(()) };
+        let content = log.read_on()?;
+        self.take(&content);
+        if !content.damaged_lines.is_empty() {
+            self.report_damage(&content, "the good lines count; the next real run sets the file aside");
+        }
+        Ok(())
+    }
+
+    fn catch_up(&mut self) -> Result<BTreeSet<ServiceName>, StoreError> {
+        if self.is_stale || self.log.as_ref().is_none_or(|log| !log.is_current()) {
+            self.reload()
+        } else {
+            self.read_on()
+        }
+    }
+
+    /// Reads everything anew. Where the file has vanished, what we remember is written down again.
+    fn reload(&mut self) -> Result<BTreeSet<ServiceName>, StoreError> {
+        let Some(log) = Log::open(&self.dir, true)? else {
+            self.log = Some(Log::create(&self.dir, &self.ledger.records())?);
+            self.is_stale = false;
+            return Ok(BTreeSet::new());
+        };
+        let before = std::mem::take(&mut self.ledger);
+        self.log = Some(log);
+        self.is_stale = true;
+        let mut changed = self.read_on()?;
+        self.is_stale = false;
+        changed.extend(before.tenants().map(|(service, _)| service.clone()));
+        Ok(changed)
+    }
+
+    fn read_on(&mut self) -> Result<BTreeSet<ServiceName>, StoreError> {
+        let Some(log) = &mut self.log else { return Ok(BTreeSet::new()) };
+        let content = log.read_on()?;
+        let changed = self.take(&content);
+        if !content.damaged_lines.is_empty() {
+            // Nothing may be appended to a torn line: unless recovery succeeds, the next turn starts over.
+            self.is_stale = true;
+            self.recover(&content)?;
+            self.is_stale = false;
+        }
+        Ok(changed)
+    }
+
+    fn take(&mut self, content: &Content) -> BTreeSet<ServiceName> {
+        content.records.iter().flat_map(|record| self.ledger.apply(record)).collect()
+    }
+
+    /// Sets the damaged file aside and goes on with a good one.
+    fn recover(&mut self, content: &Content) -> Result<(), StoreError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let aside = log.keep_aside()?;
+        self.log = Some(Log::create(&self.dir, &self.ledger.records())?);
+        self.report_damage(
+            content,
+            &format!("the good lines were kept; the damaged file is {}", aside.display()),
+        );
+        Ok(())
+    }
+
+    fn report_damage(&mut self, content: &Content, what_now: &str) {
+        let path = self.dir.join(FILE_NAME);
+        let object = ObjectRef { kind: "Store", name: path.display().to_string().into() };
+        let lines: Vec<_> = content.damaged_lines.iter().map(ToString::to_string).collect();
+        let problem = format!(
+            "torn or corrupt, as after a crash or a fault of the disk: {what_now}. A Service named only there may get \
+             another address"
+        );
+        tracing::warn!(file = %path.display(), lines = lines.join(","), "the store was damaged: {what_now}");
+        self.reports.push(Report::new(object, "line", &lines.join(", "), problem));
+    }
+
+    /// Writes the file anew when most of it is history. What is on the disk is whole, so a failure costs nothing now.
+    fn compact_if_worth_it(&mut self) {
+        let Some(log) = &self.log else { return };
+        if log.record_count <= 2 * self.ledger.weight() + SPARE_RECORDS {
+            return;
+        }
+        match Log::create(&self.dir, &self.ledger.records()) {
+            Ok(log) => self.log = Some(log),
+            Err(error) => tracing::warn!(%error, "the store could not be compacted; it goes on growing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Family;
+
+    fn hold(name: &str, last: u8) -> Record {
+        let resource = Resource::Address([10, 96, 0, last].into());
+        Record::Hold {
+            service: ServiceName::new("default", name),
+            slot: Slot::ClusterIp(Family::V4),
+            resource,
+        }
+    }
+
+    fn address(last: u8) -> Resource {
+        Resource::Address([10, 96, 0, last].into())
+    }
+
+    /// Writes one record, with another file in the place of the real one.
+    fn write(store: &mut Store, record: Record, instead: Option<Log>) -> Result<(), StoreError> {
+        let (turn, _) = store.begin().unwrap();
+        if instead.is_some() {
+            store.log = instead;
+        }
+        let mut batch = Vec::new();
+        store.note(record, &mut batch);
+        store.commit(turn, &batch)
+    }
+
+    #[test]
+    fn what_could_not_be_written_was_never_given() {
+        let dir = std::env::temp_dir().join(format!("portway-store-{}", std::process::id()));
+        let mut store = Store::open(&dir, false).unwrap();
+        write(&mut store, hold("a", 1), None).unwrap();
+        let error = write(&mut store, hold("b", 2), Some(Log::full_disk(&dir))).unwrap_err().to_string();
+        assert!(error.contains("make room on the disk"), "{error}");
+        write(&mut store, hold("c", 2), None).unwrap();
+        let read_only = Log::open(&dir, false).unwrap();
+        write(&mut store, hold("d", 3), read_only).unwrap_err();
+        drop(store.begin().unwrap());
+        let fresh = Store::open(&dir, true).unwrap();
+        for ledger in [store.ledger(), fresh.ledger()] {
+            assert_eq!(ledger.holder(&address(1)), Some(&ServiceName::new("default", "a")));
+            assert_eq!(ledger.holder(&address(2)), Some(&ServiceName::new("default", "c")));
+            assert_eq!(ledger.holder(&address(3)), None);
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,55 @@
+//! The ways in which a kernel can be told, and what each of them promises.
+
+use std::fmt;
+
+use model::fate::Loopback;
+use model::{NodePortAddress, Promises, fate::Refusal};
+
+/// A mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Mode {
+    /// nftables maps, written by netlink: the default.
+    Nftables,
+    /// The rules that every guide shows.
+    Iptables,
+    /// The kernel's virtual servers.
+    Ipvs,
+    /// The original proxy.
+    Userspace,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Nftables => "nftables",
+            Mode::Iptables => "iptables",
+            Mode::Ipvs => "ipvs",
+            Mode::Userspace => "userspace",
+        }
+    }
+
+    /// What it does where Kubernetes leaves the choice. docs/parity.md has a row for each.
+    pub fn promises(self) -> Promises {
+        let as_upstream = Promises {
+            undefined_port_of_cluster_ip: Refusal::Untouched,
+            unallocated_service_ip: Refusal::Untouched,
+            ping_of_cluster_ip: Refusal::Untouched,
+            default_node_port_addresses: NodePortAddress::All,
+            loopback_node_ports: Loopback::Never,
+            hairpin_of_other_nodes: true,
+        };
+        match self {
+            Mode::Nftables => Promises::default(),
+            Mode::Iptables => Promises { loopback_node_ports: Loopback::Ipv4, ..as_upstream },
+            Mode::Ipvs => Promises { undefined_port_of_cluster_ip: Refusal::Reject, ..as_upstream },
+            Mode::Userspace => as_upstream,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

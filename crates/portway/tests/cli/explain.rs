@@ -1,0 +1,130 @@
+//! `portway explain`: the packets of the user's documents, and the words that a question may be asked in.
+
+use crate::harness::{Outcome, Place, golden};
+
+fn shares(said: &Outcome) -> Vec<(String, f64)> {
+    let json = said.json();
+    let endpoints = json["endpoints"].as_array().unwrap_or_else(|| panic!("{said}"));
+    let share =
+        |e: &serde_json::Value| (e["pod"].as_str().unwrap_or("?").to_owned(), e["share"].as_f64().unwrap());
+    endpoints.iter().map(share).collect()
+}
+
+#[test]
+fn both_mysql_pods_get_half_of_the_connections() {
+    let place = Place::with_example("mysql.yaml");
+    let said = place.portway("explain 10.244.1.5 mysql-service:3306 --node-name a").ends_with(0);
+    said.says(&[
+        "192.168.125.129:3306   mysql-0   50 % (1/2)",
+        "192.168.125.131:3306   mysql-1   50 % (1/2)",
+    ]);
+    assert_eq!(said.err, "");
+    let said = place.portway("explain 10.244.1.5 mysql-service:3306 -o json");
+    assert_eq!(shares(&said), [("mysql-0".to_owned(), 0.5), ("mysql-1".to_owned(), 0.5)]);
+}
+
+#[test]
+fn both_mysql_pods_still_do_with_a_broken_file_beside() {
+    let place = Place::with_example("mysql.yaml");
+    place.write("broken.yaml", "kind: Service\nmetadata: {name: [");
+    let said = place.portway("explain outside 192.0.2.10:30964 --node-ip 192.0.2.10 -o json").ends_with(0);
+    assert_eq!(shares(&said), [("mysql-0".to_owned(), 0.5), ("mysql-1".to_owned(), 0.5)]);
+    said.complains(&["warning: manifests/broken.yaml"]);
+}
+
+#[test]
+fn answers_are_written_for_people() {
+    let place = Place::new();
+    for (name, arguments) in [
+        ("node-port", "explain outside 10.0.0.5:30964"),
+        ("hairpin", "explain pod/device-5b6d58dc76-dk4kq device:8080 --cluster-cidr 172.17.0.0/16"),
+        ("no-endpoints", "explain 10.244.1.5 10.0.0.5:30239"),
+        ("dns", "explain 10.244.1.5 10.96.0.10:53/udp --cluster-cidr 10.244.0.0/16"),
+        ("undefined-port", "explain 10.244.1.5 10.96.0.10:80"),
+        ("ping", "explain node 10.96.0.10"),
+        ("untouched", "explain 10.244.1.5 198.51.100.7:443"),
+        ("sticky-local", "explain outside 10.0.0.5:30080"),
+        ("weighted", "explain coredns-a default/api:80"),
+        ("ipvs", "explain 10.244.1.5 10.96.0.10 --mode ipvs"),
+    ] {
+        let out = place.on_examples(&format!("{arguments} --node-name a")).fine();
+        golden(&format!("explain-{name}.txt"), &out);
+    }
+}
+
+#[test]
+fn an_answer_for_programs_says_all_that_people_are_told() {
+    let place = Place::new();
+    let json = place.on_examples("explain 10.244.1.5 kube-system/kube-dns:dns -o json --node-name a").json();
+    assert_eq!(json["packet"]["protocol"], "udp", "{json:#}");
+    assert_eq!(json["fate"], "OneOf", "{json:#}");
+    assert_eq!(json["service"], "kube-system/kube-dns", "{json:#}");
+    place.on_examples("explain 10.244.1.5 api -o yaml").ends_with(0).says(&["fate: OneOf\n"]);
+    assert!(json["why"][0].as_str().is_some_and(|why| why.contains("spec.clusterIPs")), "{json:#}");
+}
+
+#[test]
+fn both_families_are_dialled_in_their_own() {
+    let place = Place::with_example("dual-stack.yaml");
+    let dual = "--service-cidr 10.96.0.0/12,fd00:10:96::/112 --node-name a";
+    let said = place.portway(&format!("explain fd00:10:244:1::9 web:http {dual}")).ends_with(0);
+    said.says(&["[fd00:10:244:1::20]:8080", "web-0", "[fd00:10:244:2::20]:8080", "web-1"]);
+    place
+        .portway(&format!("explain pod/web-0 web:80 {dual}"))
+        .ends_with(0)
+        .says(&["10.244.2.20:8080", "web-1"]);
+}
+
+#[test]
+fn the_service_at_1_2_3_4_leads_to_10_1_0_8() {
+    let place = Place::with(
+        "{apiVersion: v1, kind: Service, metadata: {name: sample}, spec: {clusterIP: 1.2.3.4, ports: [{port: 8888}]}}\n---\n\
+         {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, ports: [{port: 8080}], \
+         metadata: {name: sample-1, labels: {kubernetes.io/service-name: sample}}, endpoints: [{addresses: [10.1.0.8]}]}\n",
+    );
+    let said = place.portway("explain 10.1.0.9 1.2.3.4:8888 --service-cidr 1.2.3.0/24").ends_with(0);
+    said.says(&["Goes to this endpoint.", "10.1.0.8:8080   <unknown>   100 % (1/1)"]);
+    assert_eq!(said.err, "");
+}
+
+#[test]
+fn reports_on_the_service_are_told_with_the_answer() {
+    let place = Place::with_example("weighted.yaml");
+    let text = std::fs::read_to_string(crate::harness::examples().join("weighted.yaml")).unwrap();
+    place.write("services.yaml", text.replace("api-canary=1", "api-canary=many"));
+    let said = place.portway("explain 10.244.1.5 api:80").ends_with(0);
+    said.says(&["75 % (3/4)", "Reports\n", "`api-canary=many`"]);
+}
+
+#[test]
+fn a_missing_interface_is_noticed() {
+    let place = Place::with_example("mysql.yaml");
+    let by_bridge = "--detect-local-mode BridgeInterface --pod-bridge-interface cni0";
+    let question = format!("explain 10.244.1.5 mysql-service:3306 {by_bridge}");
+    place.portway(&question).ends_with(0).says(&["Note: ", "`--interface NAME`", "this node (masqueraded)"]);
+    let said = place.portway(&format!("{question} --interface cni0")).ends_with(0);
+    said.says(&["through cni0", "10.244.1.5 (not masqueraded)"]);
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_the_way_out() {
+    let place = Place::new();
+    for (question, code, words) in [
+        ("10.244.1 10.96.0.10:53", 2, ["`10.244.1`", "`pod/NAME`"]),
+        ("10.244.1.5 10.96.0.10:99999", 2, ["`10.96.0.10:99999`", "`10.96.0.10:53/udp`"]),
+        ("10.244.1.5 10.96.0.10:53/upd", 2, ["`10.96.0.10:53/upd`", "`10.96.0.10:53/udp`"]),
+        ("10.244.1.5 10.96.0.10/udp", 2, ["`10.96.0.10/udp`", "no port"]),
+        ("10.244.1.5 mysql-servic:3306", 1, ["`mysql-servic`", "`mysql-service`"]),
+        ("10.244.1.5 kube-dns", 1, ["which port", "`dns-tcp` (53/tcp)"]),
+        ("10.244.1.5 kube-dns:http", 1, ["`http`", "`dns` (53/udp)"]),
+        ("pod/mysql-9 10.96.0.10:53", 1, ["`mysql-9`", "`mysql-0`"]),
+        ("fd00::1 10.96.0.10:53", 1, ["`fd00::1` is IPv6", "`10.96.0.10` is IPv4"]),
+        (
+            "10.244.1.5 10.96.0.10:53 --mode nftable",
+            2,
+            ["unknown mode `nftable`: ", "did you mean `nftables`?"],
+        ),
+    ] {
+        place.on_examples(&format!("explain {question}")).refused(code, &words);
+    }
+}

@@ -1,0 +1,200 @@
+//! `portway get`: kubectl's tables, objects as JSON and YAML, and our own routes.
+
+use crate::harness::{Place, created, golden};
+
+fn service(name: &str, spec: &str, created: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  creationTimestamp: \"{created}\"\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn services_are_listed_as_in_the_first_document() {
+    let kubernetes = service("kubernetes", "{clusterIP: 10.254.0.1, ports: [{port: 443}]}", &created(9, 0));
+    let ssh = service(
+        "ssh-service1",
+        r#"{clusterIP: 10.254.132.107, selector: {ssh-service: "true"}, ports: [{port: 2222, targetPort: 22}]}"#,
+        &created(3, 2),
+    );
+    let place = Place::with(&(kubernetes + &ssh));
+    let out = place.portway("get service -o wide --service-cidr 10.254.0.0/16").fine();
+    golden("get-services-ssh.txt", &out);
+}
+
+#[test]
+fn services_are_listed_as_in_the_second_document() {
+    let of = |name: &str, kind: &str, ip: &str, node_port: &str| {
+        format!(
+            "{{type: {kind}, clusterIP: {ip}, selector: {{app: {name}}}, ports: [{{port: 8080{node_port}}}]}}"
+        )
+    };
+    let place = Place::with(
+        &[
+            service(
+                "device",
+                &of("device", "NodePort", "10.102.64.24", ", nodePort: 31748"),
+                &created(5, 19),
+            ),
+            service("gateway", &of("gateway", "ClusterIP", "10.99.126.231", ""), &created(2, 1)),
+            service("traffic", &of("traffic", "ClusterIP", "10.100.159.228", ""), &created(2, 19)),
+            service(
+                "kubernetes",
+                "{clusterIP: 10.96.0.1, ports: [{name: https, port: 443}]}",
+                &created(7, 7),
+            ),
+        ]
+        .concat(),
+    );
+    golden("get-services-device.txt", &place.portway("get svc -o wide").fine());
+}
+
+#[test]
+fn pods_are_listed_as_in_the_second_document() {
+    let pod = |name: &str, restarts: u32, age: &str, ip: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, creationTimestamp: \"{age}\"}}, \
+             spec: {{nodeName: minikube, containers: [{{name: main, image: main}}]}}, \
+             status: {{phase: Running, podIPs: [{{ip: {ip}}}], \
+             containerStatuses: [{{name: main, ready: true, restartCount: {restarts}}}]}}}}\n"
+        )
+    };
+    let place = Place::with(
+        &[
+            pod("device-5b6d58dc76-ddtsm", 0, &created(0, 8), "172.17.0.10"),
+            pod("device-5b6d58dc76-dk4kq", 0, &created(2, 23), "172.17.0.5"),
+            pod("gateway-594c8d6cb5-25mc6", 7, &created(2, 5), "172.17.0.8"),
+            pod("traffic-68cbcb88b9-qqrtk", 0, &created(3, 0), "172.17.0.9"),
+        ]
+        .concat(),
+    );
+    golden("get-pods-device.txt", &place.portway("get pods -o wide").fine());
+}
+
+/// The cells of a table without the column AGE, which is another one each time.
+fn without_ages(table: &str) -> String {
+    let split = |line: &str| -> Vec<String> {
+        line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    let rows: Vec<Vec<String>> = table.lines().map(split).collect();
+    let age = rows.first().and_then(|heading| heading.iter().position(|cell| cell == "AGE"));
+    let row = |row: Vec<String>| {
+        let kept =
+            row.into_iter().enumerate().filter(|(column, _)| Some(*column) != age).map(|(_, cell)| cell);
+        kept.collect::<Vec<_>>().join(" | ") + "\n"
+    };
+    rows.into_iter().map(row).collect()
+}
+
+#[test]
+fn every_resource_of_the_examples_is_listed() {
+    let place = Place::new();
+    for resource in ["services", "endpoints", "endpointslices", "pods", "nodes", "routes"] {
+        let out = place.on_examples(&format!("get {resource} -A -o wide --node-name a")).fine();
+        golden(&format!("get-{resource}.txt"), &without_ages(&out));
+    }
+}
+
+#[test]
+fn aliases_of_kubectl_are_understood() {
+    let place = Place::new();
+    for (alias, name) in
+        [("svc", "services"), ("service", "services"), ("ep", "endpoints"), ("po", "pods"), ("no", "nodes")]
+    {
+        let (short, long) = (format!("get {alias} -A"), format!("get {name} -A"));
+        assert_eq!(
+            without_ages(&place.on_examples(&short).fine()),
+            without_ages(&place.on_examples(&long).fine())
+        );
+    }
+}
+
+#[test]
+fn one_object_is_printed_by_itself_and_several_as_a_list() {
+    let place = Place::new();
+    let one = place.on_examples("get service mysql-service -o json").json();
+    assert_eq!(one["kind"], "Service");
+    assert!(one["spec"]["clusterIP"].as_str().is_some_and(|ip| ip.starts_with("10.")), "{one}");
+    let many = place.on_examples("get services device gateway -o json").json();
+    assert_eq!(many["kind"], "List");
+    assert_eq!(many["items"].as_array().map(Vec::len), Some(2));
+    let routes = place.on_examples("get routes mysql-service -o json").json();
+    assert_eq!(routes["items"][0]["inside"]["endpoints"].as_array().map(Vec::len), Some(2), "{routes}");
+}
+
+#[test]
+fn yaml_can_be_read_back() {
+    let place = Place::with_example("mysql.yaml");
+    let yaml = place.portway("get services -o yaml").fine();
+    let again = Place::with(&yaml);
+    assert_eq!(again.portway("get services -o yaml").fine(), yaml);
+    assert!(
+        yaml.contains("mysql-service: \"true\""),
+        "a text that looks like a boolean stays a text:\n{yaml}"
+    );
+}
+
+#[test]
+fn an_assigned_cluster_ip_is_the_same_in_two_runs() {
+    let place = Place::with_example("mysql.yaml");
+    let ip = || place.portway("get service mysql-service -o json").json()["spec"]["clusterIP"].clone();
+    let first = ip();
+    assert!(first.is_string(), "{first}");
+    assert_eq!(ip(), first);
+}
+
+#[test]
+fn a_load_balancer_is_pending_until_there_is_a_range_for_it() {
+    let place = Place::with_example("load-balancer.yaml");
+    place.portway("get services shop").ends_with(0).says(&["<pending>"]);
+    let ranged = place.portway("get services shop --load-balancer-cidr 198.51.100.0/28").ends_with(0);
+    ranged.says(&["198.51.100."]);
+}
+
+#[test]
+fn nothing_found_is_said_and_is_no_error() {
+    let place = Place::new();
+    assert_eq!(place.portway("get services").fine(), "No resources found in default namespace.\n");
+    assert_eq!(place.portway("get services -n prod").fine(), "No resources found in prod namespace.\n");
+    assert_eq!(place.portway("get pods -A").fine(), "No resources found.\n");
+    assert_eq!(place.portway("get nodes").fine(), "No resources found.\n");
+    place
+        .on_examples("get service wbe")
+        .refused(1, &["no Service `wbe` in namespace `default`: did you mean `web`?"]);
+}
+
+#[test]
+fn strange_objects_are_shown_as_far_as_they_go() {
+    let place = Place::with(
+        r#"
+{apiVersion: v1, kind: Service, metadata: {name: a, labels: [1], annotations: {x: "\u001b[31mred"}}, spec: 5}
+---
+{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: x, clusterIPs: [1, {}], selector: [], type: Weird}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: c, creationTimestamp: 7}, spec: {ports: [{port: "80"}, 5, null], clusterIP: None}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: [], status: {podIPs: 5, conditions: {}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {addresses: 5}, spec: {unschedulable: "yes"}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [5, {addresses: [x]}], ports: [{}, 7],
+ metadata: {name: s, labels: {kubernetes.io/service-name: a}}}
+"#,
+    );
+    for resource in ["services", "endpoints", "endpointslices", "pods", "nodes", "routes"] {
+        for format in ["wide", "json", "yaml"] {
+            place.portway(&format!("get {resource} -A -o {format}")).fine();
+        }
+    }
+    let described = place.portway("describe service").fine();
+    assert!(!described.contains('\x1b'), "an object cannot colour a terminal: {described:?}");
+    place.portway("check").ends_with(1).says(&["spec.type `Weird`", "Pod default/p", "Node n"]);
+}
+
+#[test]
+fn a_broken_file_is_a_warning_and_the_others_are_shown() {
+    let place = Place::with_example("mysql.yaml");
+    place.write("broken.yaml", "kind: Service\n  metadata: [");
+    let said = place.portway("get services").ends_with(0);
+    said.says(&["mysql-service"]);
+    assert!(said.err.starts_with("warning: manifests/broken.yaml"), "{said}");
+}

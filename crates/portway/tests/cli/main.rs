@@ -1,0 +1,11 @@
+//! The command line, run as people run it: the real binary, real files, a state folder of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+mod check;
+mod describe;
+mod documentation;
+mod explain;
+mod get;
+mod harness;
+mod usage;

@@ -1,0 +1,814 @@
+//! Manifests, read and followed: what is in force, what is reported, and what each refusal costs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it counted"
+)]
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use portway::manifests::{Source, SourceError};
+use portway::objects::{Change, Problem};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// A folder that goes when the test does.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("portway-manifests-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    fn source(&self) -> Source {
+        Source::open(std::slice::from_ref(&self.0)).unwrap()
+    }
+
+    /// Changes and problems in words, with file names relative to the folder.
+    fn look(&self, source: &mut Source) -> (Vec<String>, Vec<String>) {
+        let (changes, problems) = source.changes();
+        let changes = changes.iter().map(|change| self.relative(&described(change))).collect();
+        (changes, problems.iter().map(|problem| self.relative(&problem.to_string())).collect())
+    }
+
+    fn relative(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.0.display()), "")
+    }
+
+    /// What a fresh source says of the folder.
+    fn read(&self) -> (Vec<String>, Vec<String>) {
+        self.look(&mut self.source())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn described(change: &Change) -> String {
+    match change {
+        Change::Apply(object) => format!("{} at {}", object.key, object.origin.as_ref().unwrap()),
+        Change::Delete(key) => format!("{key} deleted"),
+    }
+}
+
+fn service(name: &str) -> String {
+    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n")
+}
+
+/// Checks that the folder gives these objects, and a problem for each of `problems`, which holds all of its words.
+#[track_caller]
+fn check(folder: &Folder, objects: &[&str], problems: &[&[&str]]) {
+    let (changes, said) = folder.read();
+    assert_eq!(changes, objects, "problems: {said:#?}");
+    check_problems(&said, problems);
+}
+
+#[track_caller]
+fn check_problems(said: &[String], expected: &[&[&str]]) {
+    assert_eq!(said.len(), expected.len(), "problems: {said:#?}");
+    for (problem, words) in said.iter().zip(expected) {
+        for word in *words {
+            assert!(problem.contains(word), "`{word}` is missing in `{problem}`");
+        }
+    }
+}
+
+// What is read.
+
+#[test]
+fn all_kinds_are_read_from_yaml_and_json_in_the_order_of_keys() {
+    let folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "# ours\n---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: x}\n---\n---\n",
+    );
+    folder.write(
+        "b/c.json",
+        r#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"e"}}
+           {"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"c"}}"#,
+    );
+    folder.write("d.yml", service("web"));
+    folder.write("e.txt", "not: [a manifest");
+    let expected = [
+        "Service default/web at d.yml:1",
+        "EndpointSlice default/e at b/c.json:1",
+        "Pod x/p at a.yaml:7",
+        "Node n at a.yaml:3",
+        "ServiceCIDR c at b/c.json:2",
+    ];
+    check(&folder, &expected, &[]);
+}
+
+#[test]
+fn what_is_not_ours_is_passed_over_in_silence() {
+    let folder = Folder::new();
+    folder.write("a.yaml", "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: k}\n");
+    folder.write("b.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\napiVersion: v1\nkind: ConfigMapList\n");
+    folder.write(
+        "c.yaml",
+        "apiVersion: serving.knative.dev/v1\nkind: ServiceList\nitems: [{metadata: {name: k}}]\n",
+    );
+    check(&folder, &[], &[]);
+}
+
+#[test]
+fn lists_are_unpacked_and_typed_lists_name_their_items() {
+    let folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: a}}\n- apiVersion: v1\n  kind: ServiceList\n  items: [{metadata: {name: b}}]\n",
+    );
+    folder.write("b.json", r#"{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"p"}}]}"#);
+    folder.write(
+        "c.yaml",
+        "apiVersion: v1\nkind: List\nitems: null\n---\napiVersion: v1\nkind: List\nitems: 5\n",
+    );
+    check(
+        &folder,
+        &["Service default/a at a.yaml:1", "Service default/b at a.yaml:1", "Pod default/p at b.json:1"],
+        &[&["c.yaml:5: ", "`items` `5` is no list"]],
+    );
+    let mut source = folder.source();
+    let (changes, _) = source.changes();
+    let Change::Apply(pod) = &changes[2] else { panic!("{changes:?}") };
+    assert_eq!((&pod.value["kind"], &pod.value["apiVersion"]), (&"Pod".into(), &"v1".into()));
+}
+
+#[test]
+fn lists_inside_of_lists_have_an_end() {
+    let folder = Folder::new();
+    let open = r#"{"apiVersion":"v1","kind":"List","items":["#.repeat(12);
+    folder.write("a.json", format!("{open}{}", "]}".repeat(12)));
+    check(&folder, &[], &[&["a.json:1: ", "more than 8 lists"]]);
+}
+
+#[test]
+fn copies_that_tools_keep_are_dropped() {
+    let folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  managedFields: [{manager: kubectl}]\n  annotations:\n    kubectl.kubernetes.io/last-applied-configuration: '{}'\n    mysql-service: \"true\"\n    country: no\n    number: '5'\n",
+    );
+    let (changes, _) = folder.source().changes();
+    let Change::Apply(object) = &changes[0] else { panic!("{changes:?}") };
+    let expected = serde_json::json!({"name": "a", "annotations": {"mysql-service": "true", "country": "no", "number": "5"}});
+    assert_eq!(object.value["metadata"], expected);
+}
+
+#[test]
+fn a_named_file_is_read_whatever_it_is_called_and_only_once() {
+    let folder = Folder::new();
+    let file = folder.write(".hidden", service("a"));
+    let mut source = Source::open(&[file.clone(), file]).unwrap();
+    assert_eq!(folder.look(&mut source), (vec!["Service default/a at .hidden:1".into()], vec![]));
+}
+
+#[test]
+fn overlapping_paths_are_no_problem() {
+    let folder = Folder::new();
+    let file = folder.write("sub/a.yaml", service("a"));
+    let mut source = Source::open(&[folder.0.clone(), folder.path("sub"), file]).unwrap();
+    assert_eq!(folder.look(&mut source), (vec!["Service default/a at sub/a.yaml:1".into()], vec![]));
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_an_error_with_a_way_out() {
+    let error = Source::open(&[PathBuf::from("/nowhere/at/all")]).unwrap_err();
+    assert!(matches!(error, SourceError::Missing { .. }));
+    assert_eq!(
+        error.to_string(),
+        "`/nowhere/at/all` does not exist: give `--from` a file or a folder of manifests"
+    );
+}
+
+#[test]
+fn anchors_and_merge_keys_work() {
+    let folder = Folder::new();
+    folder.write("a.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels: &l {x: y}\nspec: {selector: {<<: *l}}\n");
+    let (changes, problems) = folder.source().changes();
+    let Change::Apply(object) = &changes[0] else { panic!("{problems:?}") };
+    assert_eq!(object.value["spec"]["selector"], serde_json::json!({"x": "y"}));
+}
+
+// What is wrong.
+
+#[test]
+fn a_file_that_does_not_parse_is_named_with_its_line_and_the_others_go_on() {
+    let folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        format!("{}---\n{}  port: 80 // cluster ip port\n bad\n", service("a"), service("b")),
+    );
+    folder.write("b.yaml", service("good"));
+    folder.write("c.json", "{\"apiVersion\": \"v1\"}\n{\"kind\": nonsense}");
+    check(
+        &folder,
+        &["Service default/good at b.yaml:1"],
+        &[&["a.yaml:8: ", "nothing of it is in force"], &["c.json:2: ", "is not JSON: expected"]],
+    );
+}
+
+#[test]
+fn objects_that_cannot_be_used_are_out_alone() {
+    let folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: 'no good'}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: good}\n---\nmetadata: {name: x}\n---\nkind: Service\nmetadata: {name: y}\n---\napiVersion: v1\nkind: Servise\n---\n- 1\n---\napiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\n",
+    );
+    check(
+        &folder,
+        &["Service default/good at a.yaml:5"],
+        &[
+            &["a.yaml:1: ", "metadata.name `no good`"],
+            &["a.yaml:9: ", "no `kind`"],
+            &["a.yaml:11: ", "write `apiVersion: v1`"],
+            &["a.yaml:14: ", "unknown kind `Servise`"],
+            &["a.yaml:17: ", "`[1]` is no object"],
+            &["a.yaml:19: ", "`discovery.k8s.io/v1beta1` is not read; write `discovery.k8s.io/v1`"],
+        ],
+    );
+}
+
+#[test]
+fn a_million_wrong_documents_are_a_hundred_problems() {
+    let folder = Folder::new();
+    folder.write("a.yaml", "---\na: 1\n".repeat(20_000));
+    let (_, problems) = folder.read();
+    assert_eq!(problems.len(), 101);
+    assert_eq!(problems[0], "a.yaml: 19900 more problems in this file");
+}
+
+#[test]
+fn a_key_that_stands_twice_is_a_problem_in_both_languages() {
+    let folder = Folder::new();
+    folder.write("a.yaml", "apiVersion: v1\nkind: Service\nkind: Pod\n");
+    folder.write("b.json", "{\"kind\": 1,\n\"kind\": 2}");
+    check(&folder, &[], &[&["a.yaml:3: ", "kind"], &["b.json:2: ", "`kind` stands twice"]]);
+}
+
+// The same object in two places.
+
+#[test]
+fn the_first_of_two_places_counts_and_the_other_takes_over_when_it_goes() {
+    let folder = Folder::new();
+    folder.write("b.yaml", format!("{}---\n{}", service("x"), service("x")));
+    let mut source = folder.source();
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes, ["Service default/x at b.yaml:1"]);
+    check_problems(&problems, &[&["b.yaml:5: Service default/x stands in `", "b.yaml:1` already"]]);
+
+    folder.write("a.yaml", service("x"));
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes, ["Service default/x at a.yaml:1"]);
+    check_problems(&problems, &[&["b.yaml:1: "], &["b.yaml:5: "]]);
+
+    folder.remove("a.yaml");
+    assert_eq!(folder.look(&mut source).0, ["Service default/x at b.yaml:1"]);
+    folder.remove("b.yaml");
+    assert_eq!(folder.look(&mut source), (vec!["Service default/x deleted".into()], vec![]));
+}
+
+#[test]
+fn an_object_that_moves_to_another_file_is_one_change() {
+    let folder = Folder::new();
+    folder.write("a.yaml", service("x"));
+    let mut source = folder.source();
+    folder.look(&mut source);
+    fs::rename(folder.path("a.yaml"), folder.path("z.yaml")).unwrap();
+    assert_eq!(folder.look(&mut source), (vec!["Service default/x at z.yaml:1".into()], vec![]));
+}
+
+// What changes.
+
+#[test]
+fn only_what_changed_is_told() {
+    let folder = Folder::new();
+    folder.write("a.yaml", format!("{}---\n{}", service("x"), service("y")));
+    let mut source = folder.source();
+    assert_eq!(folder.look(&mut source).0.len(), 2);
+    assert_eq!(folder.look(&mut source).0.len(), 0);
+    folder.write("a.yaml", format!("# a comment\n{}---\n{}  \nspec: {{}}\n", service("x"), service("y")));
+    assert_eq!(folder.look(&mut source).0, ["Service default/y at a.yaml:6"]);
+}
+
+#[test]
+fn a_partial_write_keeps_the_last_good_content() {
+    let folder = Folder::new();
+    folder.write("a.yaml", service("x"));
+    let mut source = folder.source();
+    folder.look(&mut source);
+    folder.write("a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name:");
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes.len(), 0);
+    check_problems(&problems, &[&["a.yaml:3: ", "its last good content stays in force"]]);
+    folder.write("a.yaml", service("y"));
+    let expected = ["Service default/x deleted", "Service default/y at a.yaml:1"];
+    assert_eq!(folder.look(&mut source), (expected.map(String::from).to_vec(), vec![]));
+}
+
+#[test]
+fn a_file_that_becomes_a_fifo_or_a_dangling_link_keeps_its_last_good_content() {
+    let folder = Folder::new();
+    folder.write("a.yaml", service("x"));
+    let mut source = folder.source();
+    folder.look(&mut source);
+    folder.remove("a.yaml");
+    fifo(&folder.path("a.yaml"));
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes.len(), 0);
+    check_problems(&problems, &[&["a.yaml: is a FIFO", "its last good content stays in force"]]);
+    folder.remove("a.yaml");
+    symlink("nowhere", folder.path("a.yaml")).unwrap();
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes.len(), 0);
+    check_problems(&problems, &[&["a.yaml: is a link to `nowhere`", "its last good content stays in force"]]);
+    folder.remove("a.yaml");
+    assert_eq!(folder.look(&mut source).0, ["Service default/x deleted"]);
+}
+
+#[test]
+fn a_folder_that_is_deleted_deletes_its_objects() {
+    let folder = Folder::new();
+    folder.write("sub/a.yaml", service("x"));
+    let mut source = Source::open(&[folder.path("sub")]).unwrap();
+    assert_eq!(folder.look(&mut source).0.len(), 1);
+    fs::remove_dir_all(folder.path("sub")).unwrap();
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes, ["Service default/x deleted"]);
+    check_problems(&problems, &[&["sub: does not exist any more"]]);
+}
+
+// Refusals: each by name, within a second and 64 MiB.
+
+/// The memory of a refusal, measured at its highest point. Kept by the kernel for the whole process, so each of these
+/// tests needs a process of its own, which nextest gives it; elsewhere the tests before it may hide a rise, not make one.
+fn memory_peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The time that this thread has run: other tests and builds on the machine do not count.
+fn cpu_time() -> Duration {
+    let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(times.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// Checks that the file is refused with these words, quickly and cheaply, and that its neighbour is not.
+#[track_caller]
+fn check_refused(folder: &Folder, words: &[&str]) {
+    folder.write("neighbour.yaml", service("good"));
+    let (started, memory) = (cpu_time(), memory_peak_kib());
+    let (changes, problems) = folder.read();
+    let (took, grown) = (cpu_time().saturating_sub(started), memory_peak_kib() - memory);
+    assert_eq!(changes, ["Service default/good at neighbour.yaml:1"], "problems: {problems:#?}");
+    check_problems(&problems, &[words]);
+    eprintln!("refused in {took:?} and {grown} KiB: {}", problems[0]);
+    assert!(took < Duration::from_secs(1), "took {took:?}");
+    assert!(grown < 64 * 1024, "took {grown} KiB");
+}
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn a_file_of_1_gib_is_refused() {
+    let folder = Folder::new();
+    File::create(folder.path("a.yaml")).unwrap().set_len(1 << 30).unwrap();
+    check_refused(&folder, &["a.yaml: is longer than the 16 MiB", "1073741824", "split"]);
+}
+
+#[test]
+fn a_file_of_nul_bytes_is_refused() {
+    let folder = Folder::new();
+    File::create(folder.path("a.yaml")).unwrap().set_len(16 << 20).unwrap();
+    check_refused(&folder, &["a.yaml:1: has a NUL byte", "UTF-8"]);
+}
+
+#[test]
+fn an_alias_bomb_is_refused() {
+    let folder = Folder::new();
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..20 {
+        let names = vec![format!("*a{}", level - 1); 9].join(", ");
+        writeln!(bomb, "a{level}: &a{level} [{names}]").unwrap();
+    }
+    folder.write("a.yaml", bomb);
+    check_refused(&folder, &["a.yaml:", "aliases", "write out"]);
+}
+
+#[test]
+fn an_alias_bomb_of_long_texts_is_refused() {
+    let folder = Folder::new();
+    let bomb = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; 10_000].join(", "));
+    folder.write("a.yaml", bomb);
+    check_refused(&folder, &["a.yaml:", "aliases", "write out"]);
+}
+
+#[test]
+fn an_alias_bomb_of_merge_keys_is_refused() {
+    let folder = Folder::new();
+    let keys: Vec<_> = (0..1_000).map(|key| format!("k{key}: 1")).collect();
+    let bomb = format!("a: &a {{{}}}\nb:\n{}", keys.join(", "), "- {<<: *a}\n".repeat(5_000));
+    folder.write("a.yaml", bomb);
+    check_refused(&folder, &["a.yaml:", "aliases", "write out"]);
+}
+
+#[test]
+fn many_small_alias_bombs_in_one_file_are_refused() {
+    let folder = Folder::new();
+    let keys: Vec<_> = (0..40).map(|key| format!("k{key}: 1")).collect();
+    let merges = vec!["*a"; 500].join(", ");
+    let bomb = format!("---\na: &a {{{}}}\nb: {{<<: [{merges}]}}\n", keys.join(", "));
+    folder.write("a.yaml", bomb.repeat(5_000));
+    check_refused(&folder, &["a.yaml:2: ", "aliases", "write out"]);
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let cases = [("flow.yaml", "["), ("map.yaml", "{a: "), ("block.yaml", "- "), ("pairs.yaml", "? ")];
+    for (name, open) in cases {
+        let folder = Folder::new();
+        folder.write(name, open.repeat(100_000));
+        check_refused(&folder, &[name, "is nested deeper"]);
+    }
+    let json = Folder::new();
+    json.write("a.json", format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)));
+    check_refused(&json, &["a.json:1: ", "is nested deeper"]);
+    let unfinished = Folder::new();
+    unfinished.write("a.json", "[".repeat(100_000));
+    check_refused(&unfinished, &["a.json:1: is not JSON"]);
+    let lines = Folder::new();
+    let levels: Vec<_> = (0..2_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    lines.write("a.yaml", levels.concat());
+    check_refused(&lines, &["a.yaml:65: ", "is nested deeper"]);
+}
+
+#[test]
+fn a_file_of_millions_of_values_is_refused() {
+    let folder = Folder::new();
+    folder.write("a.json", format!("[1{}]", ",1".repeat(2_000_000)));
+    check_refused(&folder, &["a.json:1: ", "holds more values than a manifest of its length", "remove"]);
+}
+
+#[test]
+fn a_fifo_is_refused_without_waiting_for_its_writer() {
+    let folder = Folder::new();
+    fifo(&folder.path("a.yaml"));
+    check_refused(&folder, &["a.yaml: is a FIFO", "regular"]);
+}
+
+#[test]
+fn a_device_is_refused() {
+    let folder = Folder::new();
+    symlink("/dev/zero", folder.path("a.yaml")).unwrap();
+    check_refused(&folder, &["a.yaml: is a device", "regular"]);
+}
+
+#[test]
+fn a_dangling_link_is_refused() {
+    let folder = Folder::new();
+    symlink("nowhere", folder.path("a.yaml")).unwrap();
+    check_refused(&folder, &["a.yaml: is a link to `nowhere`, which does not exist"]);
+}
+
+#[test]
+fn a_link_to_itself_is_refused() {
+    let folder = Folder::new();
+    symlink("a.yaml", folder.path("a.yaml")).unwrap();
+    check_refused(&folder, &["a.yaml: cannot be read", "remove the link"]);
+}
+
+#[test]
+fn a_circle_of_folders_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("a/b")).unwrap();
+    symlink("../..", folder.path("a/b/up")).unwrap();
+    check_refused(&folder, &["a/b/up: is a link to the folder `", "remove the link"]);
+}
+
+#[test]
+fn invalid_utf8_is_refused() {
+    let folder = Folder::new();
+    folder.write("a.yaml", b"a: 1\nb: \xff\n");
+    check_refused(&folder, &["a.yaml:2: is not UTF-8", "save it as UTF-8"]);
+}
+
+#[test]
+fn a_file_that_fails_while_it_is_read_is_refused() {
+    let folder = Folder::new();
+    // A regular file of no length, which root too cannot read at its start.
+    symlink("/proc/self/mem", folder.path("a.yaml")).unwrap();
+    check_refused(&folder, &["a.yaml: cannot be read ("]);
+}
+
+#[test]
+fn files_that_are_too_much_together_are_refused_from_the_last_one_on() {
+    let folder = Folder::new();
+    let first = folder.write("00.yaml", format!("#{}", "-".repeat((16 << 20) - 1)));
+    for number in 1..17 {
+        fs::hard_link(&first, folder.path(&format!("{number:02}.yaml"))).unwrap();
+    }
+    let (_, problems) = folder.read();
+    check_problems(&problems, &[&["16.yaml: is past the 256 MiB", "give fewer files"]]);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let file = folder.write("a.yaml", service("x"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    if File::open(&file).is_ok() {
+        eprintln!("this user may read everything; the words of this refusal are checked in read.rs");
+        return;
+    }
+    check_refused(&folder, &["a.yaml: cannot be read", "allow this user to read it"]);
+}
+
+#[test]
+fn comments_of_any_number_are_fine() {
+    let folder = Folder::new();
+    let comments = "  # one more\n".repeat(1_000);
+    folder.write(
+        "a.yaml",
+        format!("{comments}metadata:\n{comments}  name: a\n{comments}kind: Service\napiVersion: v1\n"),
+    );
+    check(&folder, &["Service default/a at a.yaml:1001"], &[]);
+}
+
+// Following.
+
+/// Waits until a look satisfies `is_done`, at most five seconds.
+#[track_caller]
+fn follow_until(folder: &Folder, source: &mut Source, is_done: impl Fn(&[String], &[String]) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut seen = Vec::new();
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        if source.wait(left).unwrap() {
+            let (changes, problems) = folder.look(source);
+            seen.extend(changes);
+            if is_done(&seen, &problems) {
+                return;
+            }
+        }
+    }
+    panic!("not seen within five seconds; seen: {seen:#?}");
+}
+
+/// A source that follows, and has nothing left to tell.
+fn followed(folder: &Folder, roots: &[PathBuf]) -> Source {
+    let mut source = Source::open(roots).unwrap();
+    source.follow().unwrap();
+    assert!(source.wait(Duration::ZERO).unwrap(), "the first wait returns at once");
+    folder.look(&mut source);
+    while source.wait(Duration::ZERO).unwrap() {
+        assert_eq!(folder.look(&mut source).0.len(), 0);
+    }
+    source
+}
+
+#[track_caller]
+fn sees(folder: &Folder, source: &mut Source, expected: &str) {
+    follow_until(folder, source, |seen, _| seen.iter().any(|change| change == expected));
+}
+
+#[test]
+fn waiting_needs_following() {
+    let folder = Folder::new();
+    assert!(matches!(folder.source().wait(Duration::ZERO), Err(SourceError::NotFollowed)));
+}
+
+#[test]
+fn our_own_reading_is_not_heard() {
+    let folder = Folder::new();
+    folder.write("sub/a.yaml", service("x"));
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    for _ in 0..5 {
+        source.changes();
+    }
+    assert!(!source.wait(Duration::from_millis(200)).unwrap());
+}
+
+#[test]
+fn what_happens_to_files_is_seen() {
+    let folder = Folder::new();
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    folder.write("a.yaml", service("x"));
+    sees(&folder, &mut source, "Service default/x at a.yaml:1");
+    folder.write("new/deep/b.yaml", service("y"));
+    sees(&folder, &mut source, "Service default/y at new/deep/b.yaml:1");
+    folder.write("new/deep/c.yaml", service("z"));
+    sees(&folder, &mut source, "Service default/z at new/deep/c.yaml:1");
+    folder.remove("a.yaml");
+    sees(&folder, &mut source, "Service default/x deleted");
+    fs::remove_dir_all(folder.path("new")).unwrap();
+    sees(&folder, &mut source, "Service default/z deleted");
+    folder.write("new/deep/b.yaml", service("y"));
+    sees(&folder, &mut source, "Service default/y at new/deep/b.yaml:1");
+}
+
+#[test]
+fn a_folder_that_is_replaced_is_followed() {
+    let folder = Folder::new();
+    folder.write("conf/a.yaml", service("x"));
+    folder.write("next/a.yaml", service("y"));
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    fs::rename(folder.path("conf"), folder.path("old")).unwrap();
+    fs::rename(folder.path("next"), folder.path("conf")).unwrap();
+    sees(&folder, &mut source, "Service default/y at conf/a.yaml:1");
+    folder.write("conf/a.yaml", service("z"));
+    sees(&folder, &mut source, "Service default/z at conf/a.yaml:1");
+}
+
+#[test]
+fn a_burst_of_changes_is_followed_to_its_end() {
+    let folder = Folder::new();
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    for number in 0..2_000 {
+        folder.write(&format!("{}/{number}.yaml", number % 20), service(&format!("s{number}")));
+    }
+    follow_until(&folder, &mut source, |seen, _| seen.len() == 2_000);
+}
+
+#[test]
+fn an_editor_that_renames_is_seen_also_for_a_single_file() {
+    let folder = Folder::new();
+    let file = folder.write("a.yaml", service("x"));
+    let mut source = followed(&folder, &[file]);
+    for name in ["y", "z"] {
+        folder.write("a.yaml.tmp", service(name));
+        fs::rename(folder.path("a.yaml.tmp"), folder.path("a.yaml")).unwrap();
+        sees(&folder, &mut source, &format!("Service default/{name} at a.yaml:1"));
+    }
+    folder.write("other.yaml", service("w"));
+    assert!(!source.wait(Duration::from_millis(200)).unwrap(), "other files are not ours");
+}
+
+#[test]
+fn a_write_in_two_parts_is_seen_when_it_is_complete() {
+    let folder = Folder::new();
+    let file = folder.write("a.yaml", service("x"));
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    let mut writer = File::create(file).unwrap();
+    writer.write_all(b"apiVersion: v1\nkind: Service\nmetadata: {na").unwrap();
+    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && problems.len() == 1);
+    writer.write_all(b"me: y}\n").unwrap();
+    drop(writer);
+    sees(&folder, &mut source, "Service default/y at a.yaml:1");
+}
+
+#[test]
+fn a_config_map_is_read_through_its_links_and_its_swap_is_seen() {
+    let folder = Folder::new();
+    folder.write("mount/..2026_01/a.yaml", service("x"));
+    folder.write("mount/..2026_01/sub/b.yaml", service("y"));
+    symlink("..2026_01", folder.path("mount/..data")).unwrap();
+    symlink("..data/a.yaml", folder.path("mount/a.yaml")).unwrap();
+    symlink("..data/sub", folder.path("mount/sub")).unwrap();
+    let (changes, problems) = folder.read();
+    assert_eq!(changes, ["Service default/x at mount/a.yaml:1", "Service default/y at mount/sub/b.yaml:1"]);
+    assert_eq!(problems, [""; 0]);
+
+    let mut source = followed(&folder, &[folder.path("mount")]);
+    for (time, name) in [("..2026_02", "v"), ("..2026_03", "w")] {
+        folder.write(&format!("mount/{time}/a.yaml"), service("x"));
+        folder.write(&format!("mount/{time}/sub/b.yaml"), service(name));
+        symlink(time, folder.path("mount/..data_tmp")).unwrap();
+        fs::rename(folder.path("mount/..data_tmp"), folder.path("mount/..data")).unwrap();
+        sees(&folder, &mut source, &format!("Service default/{name} at mount/sub/b.yaml:1"));
+    }
+    fs::remove_dir_all(folder.path("mount/..2026_01")).unwrap();
+    folder.write("mount/..2026_03/sub/b.yaml", service("last"));
+    sees(&folder, &mut source, "Service default/last at mount/sub/b.yaml:1");
+}
+
+#[test]
+fn a_link_far_away_that_is_swapped_is_seen() {
+    let folder = Folder::new();
+    folder.write("releases/1/a.yaml", service("x"));
+    folder.write("releases/2/a.yaml", service("y"));
+    symlink("releases/1", folder.path("current")).unwrap();
+    fs::create_dir(folder.path("conf")).unwrap();
+    symlink("../current/a.yaml", folder.path("conf/a.yaml")).unwrap();
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    symlink("releases/2", folder.path("next")).unwrap();
+    fs::rename(folder.path("next"), folder.path("current")).unwrap();
+    sees(&folder, &mut source, "Service default/y at conf/a.yaml:1");
+    folder.write("releases/2/a.yaml", service("z"));
+    sees(&folder, &mut source, "Service default/z at conf/a.yaml:1");
+}
+
+// Anything at all.
+
+#[test]
+fn no_content_whatever_panics() {
+    const CASES: u32 = 10_000;
+    let folder = Folder::new();
+    let (yaml, json) = (folder.path("a.yaml"), folder.path("b.json"));
+    let mut source = folder.source();
+    let mut count = 0;
+    let mut try_all = |content: &[u8]| {
+        for file in [&yaml, &json] {
+            fs::write(file, content).unwrap();
+        }
+        let (_, problems): (_, Vec<Problem>) = source.changes();
+        assert!(problems.iter().all(|problem| !problem.to_string().contains('\n')), "{problems:?}");
+        count += 2;
+    };
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let try_all = std::cell::RefCell::new(&mut try_all);
+    runner
+        .run(&prop_oneof![arbitrary_bytes(), arbitrary_manifest()], |content| {
+            (try_all.borrow_mut())(&content);
+            Ok(())
+        })
+        .unwrap();
+    eprintln!("counted: {count} arbitrary files");
+    assert!(count >= 2 * CASES);
+}
+
+fn arbitrary_bytes() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..200)
+}
+
+/// Words of manifests, of YAML and of JSON in any order.
+fn arbitrary_manifest() -> impl Strategy<Value = Vec<u8>> {
+    let words = proptest::sample::select(vec![
+        "---\n",
+        "...\n",
+        "\n",
+        "  ",
+        "- ",
+        "? ",
+        ": ",
+        "&a ",
+        "*a",
+        "<<: *a\n",
+        "!!str ",
+        "!x ",
+        "|\n",
+        ">-\n",
+        "\"",
+        "'",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "#",
+        "%YAML 1.2\n",
+        "\t",
+        "\r\n",
+        "~",
+        "null",
+        "0x1F",
+        "-1e999",
+        ".nan",
+        "99999999999999999999",
+        "é",
+        "\u{2028}",
+        "apiVersion: v1\n",
+        "kind: Service\n",
+        "kind: List\n",
+        "items:\n",
+        "metadata: {name: a}\n",
+        "metadata: {name: b, namespace: 'ü'}\n",
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}"#,
+        r#"{"apiVersion":"v1","kind":"PodList","items":["#,
+        "]}",
+    ]);
+    proptest::collection::vec(words, 0..40).prop_map(|words| words.concat().into_bytes())
+}

@@ -1,0 +1,95 @@
+//! Talks to cargo: where the workspace is, where cargo builds to, and how cargo is called.
+//!
+//! Absent on purpose: a JSON parser. Two string fields of cargo's output are all that is needed here.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The folder that holds the workspace.
+pub(crate) fn root() -> PathBuf {
+    // Cargo sets the variable for whatever it runs; the built-in value serves a program started by hand.
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&xtask).parent().expect("xtask/ lies inside the workspace").to_owned()
+}
+
+/// The same cargo that runs us, in the workspace's root, with these arguments.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Whether cargo has this subcommand, such as `nextest` or `fmt`.
+pub(crate) fn has_subcommand(name: &str) -> bool {
+    cargo(&[name, "--version"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The folder that cargo builds to, wherever `CARGO_TARGET_DIR` or a config file has put it.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start `cargo metadata`")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    string_field(&text, "target_directory")
+        .map(PathBuf::from)
+        .context("`cargo metadata` names no target folder")
+}
+
+/// Builds a package's program (unoptimised) and says where it lies.
+pub(crate) fn build_program(package: &str) -> Result<PathBuf> {
+    let output = cargo(&["build", "--package", package, "--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start `cargo build`")?;
+    if !output.status.success() {
+        bail!("`cargo build --package {package}` failed: see its messages above");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .filter_map(|line| string_field(line, "executable"))
+        .map(PathBuf::from)
+        .find(|path| path.file_stem().is_some_and(|name| name == package))
+        .with_context(|| format!("package `{package}` built no program named `{package}`"))
+}
+
+/// The value of the first string field of this name in a JSON text as cargo writes it (no blanks).
+fn string_field(json: &str, name: &str) -> Option<String> {
+    let start = format!("\"{name}\":\"");
+    let from = json.find(&start)? + start.len();
+    let mut value = String::new();
+    let mut characters = json[from..].chars();
+    loop {
+        match characters.next()? {
+            '"' => return Some(value),
+            '\\' => value.push(characters.next()?),
+            other => value.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_field_is_found_with_its_escapes() {
+        let json = r#"{"reason":"x","executable":"/a/\"b\"/portway","fresh":true,"filenames":null}"#;
+        assert_eq!(string_field(json, "executable").as_deref(), Some("/a/\"b\"/portway"));
+        assert_eq!(string_field(json, "filenames"), None);
+        assert_eq!(string_field(json, "fresh"), None);
+        assert_eq!(string_field(r#"{"executable":"/cut"#, "executable"), None);
+    }
+
+    #[test]
+    fn the_root_is_the_workspace() {
+        assert!(root().join("xtask/Cargo.toml").is_file());
+    }
+}

@@ -1,0 +1,174 @@
+//! Puts on the machine what the tests need and what is missing there.
+//!
+//! In: the lists below. Out: lines that say what is installed and why, and what could not be.
+//!
+//! Only what is missing is touched. Without root or apt-get nothing is installed: the tests that need it
+//! then skip themselves and the summary names them.
+//!
+//! Absent on purpose: Rust itself, which runs this program, and any change of what is already there.
+
+use crate::cargo::{cargo, has_subcommand};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program that tests call, and the Debian package that has it.
+struct Needed {
+    program: &'static str,
+    package: &'static str,
+    reason: &'static str,
+}
+
+const NEEDED: &[Needed] = &[
+    Needed {
+        program: "nft",
+        package: "nftables",
+        reason: "tests read back with it what was written to the kernel, and check the text of `portway render`",
+    },
+    Needed {
+        program: "ip",
+        package: "iproute2",
+        reason: "tests look with it at network namespaces and addresses",
+    },
+];
+
+/// A part of the Rust toolchain that a minimal installation leaves out.
+struct Component {
+    subcommand: &'static str,
+    name: &'static str,
+}
+
+const COMPONENTS: &[Component] =
+    &[Component { subcommand: "fmt", name: "rustfmt" }, Component { subcommand: "clippy", name: "clippy" }];
+
+/// Something that could not be installed, in words for the summary.
+pub(crate) struct Missing {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+/// Installs what is missing and returns what is still missing afterwards.
+pub(crate) fn install_missing() -> Vec<Missing> {
+    let mut missing = install_packages();
+    missing.extend(COMPONENTS.iter().filter_map(install_component));
+    missing.extend(install_nextest());
+    missing
+}
+
+fn install_packages() -> Vec<Missing> {
+    let wanted: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_on_path(needed.program)).collect();
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let Err(why) = apt_get_install(&wanted) else { return Vec::new() };
+    wanted
+        .into_iter()
+        .filter(|needed| !is_on_path(needed.program))
+        .map(|needed| {
+            let Needed { program, package, reason } = needed;
+            println!("  missing: `{program}` of package {package} ({reason}); {why}");
+            Missing { name: package.to_string(), reason: format!("`{program}` is missing and {why}") }
+        })
+        .collect()
+}
+
+/// The error is the second half of a sentence: "`nft` is missing and …".
+fn apt_get_install(wanted: &[&Needed]) -> Result<(), String> {
+    if !is_on_path("apt-get") {
+        return Err("there is no apt-get here to install it".to_owned());
+    }
+    if !is_root() {
+        return Err("only root can install it".to_owned());
+    }
+    for Needed { program, package, reason } in wanted {
+        println!("  installing {package} with apt-get, since `{program}` is missing: {reason}");
+    }
+    // A stale package list may still do, so a failed update does not end the attempt.
+    let updated = run("apt-get", &["update", "--quiet"]);
+    let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    arguments.extend(wanted.iter().map(|needed| needed.package));
+    run("apt-get", &arguments).map_err(|why| match updated {
+        Ok(()) => why,
+        Err(earlier) => format!("{earlier}; then {why}"),
+    })
+}
+
+fn install_component(component: &Component) -> Option<Missing> {
+    let Component { subcommand, name } = component;
+    if has_subcommand(subcommand) {
+        return None;
+    }
+    println!("  installing {name} with rustup, since `cargo {subcommand}` is missing");
+    let why = run("rustup", &["component", "add", name]).err()?;
+    Some(Missing { name: (*name).to_owned(), reason: format!("`cargo {subcommand}` is missing and {why}") })
+}
+
+fn install_nextest() -> Option<Missing> {
+    if has_subcommand("nextest") {
+        return None;
+    }
+    println!("  installing cargo-nextest, which runs each test in a process of its own (once, some minutes)");
+    let installed = cargo(&["install", "cargo-nextest", "--locked", "--quiet"]).stdin(Stdio::null()).status();
+    if installed.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    println!("  cargo-nextest could not be installed: `cargo test` runs the tests instead");
+    None
+}
+
+/// Runs a program; its output is shown when it fails, and the error says so in half a sentence.
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let line = format!("`{program} {}`", arguments.join(" "));
+    let output = Command::new(program)
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{line} could not be started ({error})"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    println!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+    Err(format!("{line} failed"))
+}
+
+fn is_on_path(program: &str) -> bool {
+    // An ordinary user's PATH on Debian leaves out the folders where nft and ip are.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder: std::path::PathBuf| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string(Path::new("/proc/self/status"))
+        .is_ok_and(|status| effective_user(&status) == Some(0))
+}
+
+/// The effective user id in the text of `/proc/self/status`: the second number of `Uid:`.
+fn effective_user(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_user_is_the_second_number() {
+        assert_eq!(effective_user("Name:\tx\nUid:\t1000\t0\t1000\t1000\nGid:\t5\t5\t5\t5\n"), Some(0));
+        assert_eq!(effective_user("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(is_on_path("sh"));
+        assert!(!is_on_path("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn a_failed_program_is_named_with_its_arguments() {
+        assert_eq!(run("false", &["--now"]), Err("`false --now` failed".to_owned()));
+        let error = run("no-such-program-anywhere", &[]).expect_err("there is no such program");
+        assert!(error.contains("could not be started"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Collects what passed, failed and was skipped, and prints it at the end.
+//!
+//! In: outcomes of steps and of tests, with the lines that the tests printed.
+//! Out: what failed, what was skipped and why, what was counted; the last line is `N passed, N failed, N skipped`.
+//!
+//! A test that cannot run here prints `skipped: REASON` and returns: it then counts as skipped, never as passed.
+//! A test that tells how much it tried prints `counted: WHAT`, such as `counted: 200000 fuzz cases, seed 1`.
+
+use std::fmt;
+use std::process::ExitCode;
+
+#[derive(Default)]
+pub(crate) struct Summary {
+    passed: usize,
+    failed: Vec<Entry>,
+    skipped: Vec<Entry>,
+    counted: Vec<Entry>,
+}
+
+/// A step or a test, and what there is to say about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    text: String,
+}
+
+/// One test that ran to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TestRun {
+    pub(crate) name: String,
+    pub(crate) passed: bool,
+    pub(crate) output: String,
+}
+
+impl Summary {
+    pub(crate) fn passed(&mut self) {
+        self.passed += 1;
+    }
+
+    pub(crate) fn failed(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        self.failed.push(Entry { name: name.into(), text: text.into() });
+    }
+
+    pub(crate) fn skipped(&mut self, name: impl Into<String>, reason: impl Into<String>) {
+        self.skipped.push(Entry { name: name.into(), text: reason.into() });
+    }
+
+    /// Takes in a step that either went well or did not.
+    pub(crate) fn step(&mut self, name: &str, succeeded: bool, what_to_do: &str) {
+        if succeeded { self.passed() } else { self.failed(name, what_to_do) }
+    }
+
+    /// Takes in a test; the lines that it printed decide whether it was skipped.
+    pub(crate) fn test(&mut self, run: &TestRun) {
+        for text in lines_after("counted: ", &run.output) {
+            self.counted.push(Entry { name: run.name.clone(), text: text.to_owned() });
+        }
+        let reasons: Vec<&str> = lines_after("skipped: ", &run.output).collect();
+        if !run.passed {
+            self.failed(&run.name, "its output is above");
+        } else if reasons.is_empty() {
+            self.passed();
+        } else {
+            self.skipped(&run.name, reasons.join("; "));
+        }
+    }
+
+    /// How many have failed so far.
+    pub(crate) fn failures(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// Prints everything; nothing may be printed after it.
+    pub(crate) fn print(&self) -> ExitCode {
+        println!("\n{self}");
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (title, entries) in
+            [("counts", &self.counted), ("skipped", &self.skipped), ("failed", &self.failed)]
+        {
+            write_part(f, title, entries)?;
+        }
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed.len(), self.skipped.len())
+    }
+}
+
+fn write_part(f: &mut fmt::Formatter<'_>, title: &str, entries: &[Entry]) -> fmt::Result {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{title}:")?;
+    for Entry { name, text } in entries {
+        writeln!(f, "  {name}: {text}")?;
+    }
+    writeln!(f)
+}
+
+fn lines_after<'a>(prefix: &'a str, output: &'a str) -> impl Iterator<Item = &'a str> {
+    output.lines().filter_map(move |line| line.trim().strip_prefix(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, passed: bool, output: &str) -> TestRun {
+        TestRun { name: name.to_owned(), passed, output: output.to_owned() }
+    }
+
+    #[test]
+    fn a_test_that_says_skipped_does_not_count_as_passed() {
+        let mut summary = Summary::default();
+        summary.test(&run("packets", true, "running 1 test\nskipped: needs root\n"));
+        assert_eq!(summary.to_string(), "skipped:\n  packets: needs root\n\n0 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_test_that_fails_counts_as_failed_whatever_it_says() {
+        let mut summary = Summary::default();
+        summary.test(&run("packets", false, "skipped: needs root\n"));
+        assert!(summary.to_string().ends_with("0 passed, 1 failed, 0 skipped"));
+        assert_eq!(summary.failures(), 1);
+    }
+
+    #[test]
+    fn counts_are_listed_with_their_test() {
+        let mut summary = Summary::default();
+        summary.test(&run("fuzz", true, "counted: 200000 cases, seed 1\n"));
+        assert_eq!(
+            summary.to_string(),
+            "counts:\n  fuzz: 200000 cases, seed 1\n\n1 passed, 0 failed, 0 skipped"
+        );
+    }
+
+    #[test]
+    fn the_last_line_has_the_three_numbers_alone() {
+        let mut summary = Summary::default();
+        summary.step("format", true, "");
+        summary.step("clippy", false, "its output is above");
+        summary.skipped("nftables", "`nft` is missing");
+        assert_eq!(summary.to_string().lines().last(), Some("1 passed, 1 failed, 1 skipped"));
+    }
+}

@@ -1,0 +1,355 @@
+//! The promises of the repository about itself, as ordinary tests.
+//!
+//! In: all files of the repository. Out: for each broken promise a sentence that says what to write.
+//!
+//! Each rule is a function from files to problems, with a test that the repository keeps it and a test that
+//! a breach is noticed.
+//!
+//! Absent on purpose: rules about length or taste. Lengths are shown by `longest.rs` and fail nobody.
+
+mod breaches;
+
+use crate::source::{File, read_tree, word_positions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The crates that `model` may depend on.
+const MODEL_DEPENDENCIES: [&str; 2] = ["ipnet", "serde_json"];
+
+/// The folders of `crates/dataplane/src` that each hold one mode.
+const MODES: [&str; 5] = ["nftables", "iptables", "ipvs", "userspace", "ebpf"];
+
+/// The only crate that may hold `unsafe`.
+const UNSAFE_IS_ALLOWED_IN: &str = "crates/kernel/";
+
+/// The headings of a decision record.
+const DECISION_SECTIONS: [&str; 5] =
+    ["Situation", "Decision", "What else was weighed", "Consequence", "How we would notice it was wrong"];
+
+/// Folders that exist on somebody's machine only. Spelt in two parts, so that this file does not break its own rule.
+const PRIVATE_FOLDERS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+
+type Rule = fn(&[File]) -> Vec<String>;
+
+/// Each module opens with a header doc.
+fn headers(files: &[File]) -> Vec<String> {
+    let opens = |file: &File| {
+        file.text.lines().find(|line| !line.trim().is_empty()).is_some_and(|l| l.starts_with("//!"))
+    };
+    files
+        .iter()
+        .filter(|file| file.is_rust() && !opens(file))
+        .map(|file| {
+            format!(
+                "{}: open the file with `//! ` and a sentence that tells why it exists, what goes in, what comes out",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// ARCHITECTURE.md names each crate, and no crate that is not there.
+fn architecture(files: &[File]) -> Vec<String> {
+    let Some(document) = find(files, "ARCHITECTURE.md") else {
+        return vec![
+            "ARCHITECTURE.md is missing: write the picture, where to start reading, and the code map"
+                .to_owned(),
+        ];
+    };
+    let crates: BTreeSet<&str> = files.iter().filter_map(|file| crate_of(&file.path)).collect();
+    let named = crates_named_in(&document.text);
+    let unnamed = crates.iter().filter(|name| !named.contains(**name)).map(|name| {
+        format!(
+            "ARCHITECTURE.md: add `crates/{name}` to the code map: what it is for, and what it never holds"
+        )
+    });
+    let absent = named.iter().filter(|name| !crates.contains(name.as_str())).map(|name| {
+        format!("ARCHITECTURE.md: names `crates/{name}`, which does not exist: take it out, or say what it is called now")
+    });
+    unnamed.chain(absent).collect()
+}
+
+/// `model` depends on the allowed crates and no others.
+fn model_dependencies(files: &[File]) -> Vec<String> {
+    let Some(manifest) = find(files, "crates/model/Cargo.toml") else {
+        return vec!["crates/model/Cargo.toml is missing".to_owned()];
+    };
+    let seen = dependencies(&manifest.text);
+    let allowed: BTreeSet<String> = MODEL_DEPENDENCIES.map(str::to_owned).into();
+    if seen == allowed {
+        return Vec::new();
+    }
+    vec![format!(
+        "crates/model/Cargo.toml: depends on {seen:?}, allowed are {allowed:?}: keep model pure, or write a decision \
+         record and change MODEL_DEPENDENCIES in xtask/src/tidy.rs"
+    )]
+}
+
+/// No mode's folder imports another mode's.
+fn modes_are_apart(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let Some(own) = mode_of(&file.path) else { continue };
+        let imported = imported_siblings(&file.code());
+        for other in MODES.iter().filter(|mode| **mode != own && imported.contains(**mode)) {
+            problems.push(format!(
+                "{}: imports `{other}`, another mode: move what both need into a folder of its own, as xtables/ and relay/",
+                file.path
+            ));
+        }
+    }
+    problems
+}
+
+/// `unsafe` stands in the kernel crate alone.
+fn unsafe_is_in_kernel(files: &[File]) -> Vec<String> {
+    files
+        .iter()
+        .filter(|file| file.is_rust() && !file.path.starts_with(UNSAFE_IS_ALLOWED_IN))
+        .filter(|file| word_positions(&file.code(), "unsafe").next().is_some())
+        .map(|file| format!("{}: holds `unsafe`: put it behind a safe function of crates/kernel", file.path))
+        .collect()
+}
+
+/// Each scenario is a text file at the place that the runner reads, and says in a sentence what it shows.
+fn scenarios(files: &[File]) -> Vec<String> {
+    let inside = |file: &&File| file.path.starts_with("scenarios/") && file.path != "scenarios/README.md";
+    let mut problems = Vec::new();
+    for File { path, text } in files.iter().filter(inside) {
+        let name = &path["scenarios/".len()..];
+        if name.contains('/') || Path::new(name).extension() != Some("txt".as_ref()) {
+            problems.push(format!(
+                "{path}: the runner reads scenarios/*.txt alone: name it so, or move it elsewhere"
+            ));
+        } else if !begins_with_sentence(text) {
+            problems
+                .push(format!("{path}: begin with `# ` and a sentence that says what the scenario shows"));
+        }
+    }
+    if !files.iter().any(|file| inside(&file)) {
+        problems.push("scenarios/ is empty: write the first scenario".to_owned());
+    }
+    problems
+}
+
+/// No file names a folder that exists on somebody's machine only.
+fn no_private_paths(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files {
+        for (number, line) in file.text.lines().enumerate() {
+            if let Some(folder) = PRIVATE_FOLDERS.iter().find(|folder| has_path(line, folder)) {
+                problems.push(format!(
+                    "{}:{}: names a path below `{folder}`, which others do not have: write it relative to the repository",
+                    file.path,
+                    number + 1
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// CHANGELOG.md has a place for what comes next.
+fn changelog(files: &[File]) -> Vec<String> {
+    let is_section = |line: &str| line.starts_with("## ") && line.contains("Unreleased");
+    match find(files, "CHANGELOG.md") {
+        Some(file) if file.text.lines().any(is_section) => Vec::new(),
+        _ => vec![
+            "CHANGELOG.md: write a section `## Unreleased`, in the words of the person who runs the proxy"
+                .to_owned(),
+        ],
+    }
+}
+
+/// Each decision record has a number of its own and the five sections.
+fn decisions(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut numbers: BTreeMap<&str, &str> = BTreeMap::new();
+    for File { path, text } in files {
+        let Some(name) = path.strip_prefix("docs/decisions/") else { continue };
+        let Some(number) = decision_number(name) else {
+            problems.push(format!(
+                "{path}: name it docs/decisions/NNNN-title.md, in small letters, such as 0007-one-loop.md"
+            ));
+            continue;
+        };
+        if let Some(other) = numbers.insert(number, path) {
+            problems.push(format!("{path}: {other} has the number {number} already: take the next free one"));
+        }
+        for section in DECISION_SECTIONS.iter().filter(|section| !has_heading(text, section)) {
+            problems.push(format!("{path}: write the section `## {section}`"));
+        }
+    }
+    if numbers.is_empty() {
+        problems.push("docs/decisions/ is empty: write the first record, 0001-title.md".to_owned());
+    }
+    problems
+}
+
+/// A test that cannot run says so while it runs, so that the summary has its reason.
+fn no_ignored_tests(files: &[File]) -> Vec<String> {
+    let is_ignored = |code: &str| word_positions(code, "ignore").any(|at| code[..at].ends_with("#["));
+    files
+        .iter()
+        .filter(|file| file.is_rust() && is_ignored(&file.code()))
+        .map(|file| {
+            format!(
+                "{}: has an ignored test, which no summary shows: let it print `skipped: REASON` to stderr and return",
+                file.path
+            )
+        })
+        .collect()
+}
+
+fn find<'a>(files: &'a [File], path: &str) -> Option<&'a File> {
+    files.iter().find(|file| file.path == path)
+}
+
+/// The crate that a path such as `crates/model/Cargo.toml` belongs to.
+fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.split_once('/').map(|(name, _)| name)
+}
+
+/// Every `NAME` of a `crates/NAME` in a text.
+fn crates_named_in(text: &str) -> BTreeSet<String> {
+    let names = text.split("crates/").skip(1);
+    names
+        .map(|rest| {
+            rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect::<String>()
+        })
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// The dependencies that a manifest names, apart from those of its tests.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut is_inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            is_inside = section.ends_with("dependencies") && !section.ends_with("dev-dependencies");
+            if let Some((kind, name)) = section.rsplit_once("dependencies.") {
+                names.extend((!kind.ends_with("dev-")).then(|| name.to_owned()));
+            }
+        } else if is_inside && !line.is_empty() && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or(line);
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn mode_of(path: &str) -> Option<&str> {
+    let inside = path.strip_prefix("crates/dataplane/src/")?;
+    let name = inside.split(['/', '.']).next()?;
+    MODES.contains(&name).then_some(name)
+}
+
+/// The words that directly follow `crate::` or `super::`, also inside braces.
+fn imported_siblings(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = BTreeSet::new();
+    for root in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(root) {
+            let rest = &code[at + root.len()..];
+            match rest.strip_prefix('{') {
+                Some(list) => names.extend(top_level_parts(list).map(|part| word(part.trim_start()))),
+                None => drop(names.insert(word(rest))),
+            }
+        }
+    }
+    names
+}
+
+/// The parts between commas of a `use` list, up to its closing brace; inner lists stay with their part.
+fn top_level_parts(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    let mut is_over = false;
+    list.split(move |c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        is_over |= depth < 0;
+        !is_over && depth == 0 && c == ','
+    })
+}
+
+fn begins_with_sentence(text: &str) -> bool {
+    text.lines().next().and_then(|line| line.strip_prefix("# ")).is_some_and(|rest| !rest.trim().is_empty())
+}
+
+/// Whether a line has an absolute path below `folder`; a web address that has such a part is none.
+fn has_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-~/}>*".contains(c))
+    })
+}
+
+/// The number of a record named `NNNN-title.md`.
+fn decision_number(name: &str) -> Option<&str> {
+    let (number, title) = name.strip_suffix(".md")?.split_once('-')?;
+    let has_digits = number.len() == 4 && number.bytes().all(|b| b.is_ascii_digit());
+    let is_title = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (has_digits && !title.is_empty() && title.bytes().all(is_title)).then_some(number)
+}
+
+fn has_heading(text: &str, title: &str) -> bool {
+    text.lines().any(|line| line.trim_start_matches('#').trim() == title && line.starts_with("##"))
+}
+
+/// Fails with the sentences that say what to write.
+fn assert_kept(rule: Rule) {
+    let files = read_tree(&crate::cargo::root()).expect("the repository can be read");
+    let problems = rule(&files);
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn every_module_opens_with_a_header() {
+    assert_kept(headers);
+}
+
+#[test]
+fn the_architecture_names_exactly_the_crates_that_exist() {
+    assert_kept(architecture);
+}
+
+#[test]
+fn the_model_depends_on_the_allowed_crates_alone() {
+    assert_kept(model_dependencies);
+}
+
+#[test]
+fn no_mode_imports_another() {
+    assert_kept(modes_are_apart);
+}
+
+#[test]
+fn only_the_kernel_crate_is_unsafe() {
+    assert_kept(unsafe_is_in_kernel);
+}
+
+#[test]
+fn every_scenario_is_run_and_says_what_it_shows() {
+    assert_kept(scenarios);
+}
+
+#[test]
+fn no_file_names_a_private_folder() {
+    assert_kept(no_private_paths);
+}
+
+#[test]
+fn the_changelog_has_a_place_for_what_comes_next() {
+    assert_kept(changelog);
+}
+
+#[test]
+fn every_decision_record_is_complete() {
+    assert_kept(decisions);
+}
+
+#[test]
+fn no_test_is_ignored_in_silence() {
+    assert_kept(no_ignored_tests);
+}

@@ -1,0 +1,163 @@
+//! A rule that notices nothing would keep passing: here each is shown a breach.
+
+use super::*;
+
+/// Checks that a rule has as many problems with these files as each wants.
+fn check(rule: Rule, cases: &[(&[(&str, &str)], usize)]) {
+    for (files, expected) in cases {
+        let tree: Vec<File> =
+            files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();
+        let problems = rule(&tree);
+        assert_eq!(problems.len(), *expected, "{files:?}: {problems:#?}");
+    }
+}
+
+#[test]
+fn a_module_without_header_is_noticed() {
+    check(
+        headers,
+        &[
+            (&[("a.rs", "fn f() {}")], 1),
+            (&[("a.rs", "// Not a header.")], 1),
+            (&[("a.rs", "")], 1),
+            (&[("a.rs", "\n//! Says why.\n")], 0),
+            (&[("a.md", "text")], 0),
+        ],
+    );
+}
+
+#[test]
+fn a_crate_that_is_unnamed_or_gone_is_noticed() {
+    let model = ("crates/model/Cargo.toml", "");
+    check(
+        architecture,
+        &[
+            (&[model], 1),
+            (&[model, ("ARCHITECTURE.md", "Start in `crates/model`.")], 0),
+            (&[model, ("ARCHITECTURE.md", "Start in `crates/model` and `crates/gone/src`.")], 1),
+            (&[model, ("ARCHITECTURE.md", "Everything is in crates/.")], 1),
+        ],
+    );
+}
+
+#[test]
+fn a_further_dependency_of_the_model_is_noticed() {
+    let fine = "[dependencies]\nipnet.workspace = true\nserde_json = \"1\"\n\n[dev-dependencies]\nproptest = \"1\"\n";
+    let more = "[dependencies]\nipnet = \"2\"\nserde_json = \"1\"\ntokio = { version = \"1\" }\n";
+    let apart = "[dependencies]\nipnet = \"2\"\nserde_json = \"1\"\n[target.'cfg(unix)'.dependencies]\nlibc = \"1\"\n";
+    let section =
+        "[dependencies]\nipnet = \"2\"\nserde_json = \"1\"\n[dependencies.tokio]\nversion = \"1\"\n";
+    let fewer = "[dependencies]\nipnet = \"2\"\n";
+    let path = "crates/model/Cargo.toml";
+    check(
+        model_dependencies,
+        &[
+            (&[(path, fine)], 0),
+            (&[(path, more)], 1),
+            (&[(path, apart)], 1),
+            (&[(path, fewer)], 1),
+            (&[(path, &section.replace("\nversion", "\n#"))], 1),
+        ],
+    );
+}
+
+#[test]
+fn a_mode_that_imports_another_is_noticed() {
+    let path = "crates/dataplane/src/nftables/render.rs";
+    check(
+        modes_are_apart,
+        &[
+            (&[(path, "use crate::ipvs::render;")], 1),
+            (&[(path, "use crate::{relay, iptables::{a, b}};")], 1),
+            (&[(path, "fn f() { super::super::userspace::g() }")], 1),
+            (&[(path, "use crate::{relay::{ipvs, x}, xtables};")], 0),
+            (&[(path, "use crate::nftables::diff; // as in crate::ipvs")], 0),
+            (&[(path, "use kernel::ipvs;")], 0),
+            (&[("crates/dataplane/src/lib.rs", "use crate::ipvs::Ipvs;")], 0),
+            (&[("crates/dataplane/src/xtables/mod.rs", "use crate::xtables::x;")], 0),
+        ],
+    );
+}
+
+#[test]
+fn unsafe_elsewhere_is_noticed() {
+    let code = "fn f() { unsafe { g() } }";
+    check(
+        unsafe_is_in_kernel,
+        &[
+            (&[("crates/model/src/lib.rs", code)], 1),
+            (&[("crates/kernel/src/lib.rs", code)], 0),
+            (&[("crates/model/src/lib.rs", "// unsafe\n#![deny(unsafe_code)]")], 0),
+        ],
+    );
+}
+
+#[test]
+fn a_scenario_without_sentence_or_in_the_wrong_place_is_noticed() {
+    check(
+        scenarios,
+        &[
+            (&[("scenarios/a.txt", "# A node port is open.\n")], 0),
+            (&[("scenarios/a.txt", "svc web")], 1),
+            (&[("scenarios/a.txt", "# \n")], 1),
+            (&[("scenarios/a.yaml", "# A node port is open.")], 1),
+            (&[("scenarios/old/a.txt", "# A node port is open.")], 1),
+            (&[], 1),
+        ],
+    );
+}
+
+#[test]
+fn a_private_path_is_noticed() {
+    let private = |before: &str, folder: usize| format!("{before}{}x", PRIVATE_FOLDERS[folder]);
+    check(
+        no_private_paths,
+        &[
+            (&[("a.md", &private("see `", 0))], 1),
+            (&[("a.rs", &private("\"", 1))], 1),
+            (&[(".ci/run", &private("cd ", 2))], 1),
+            (&[("a.md", &private("", 2))], 1),
+            (&[("a.md", &private("https://example.org", 0))], 0),
+        ],
+    );
+}
+
+#[test]
+fn a_changelog_without_unreleased_section_is_noticed() {
+    check(
+        changelog,
+        &[
+            (&[], 1),
+            (&[("CHANGELOG.md", "# Changelog\n\n## 0.1.0\n")], 1),
+            (&[("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n")], 0),
+        ],
+    );
+}
+
+#[test]
+fn an_incomplete_decision_record_is_noticed() {
+    let complete = DECISION_SECTIONS.map(|section| format!("## {section}\n\nText.\n")).concat();
+    let shorter = complete.replace("## Consequence", "Consequence");
+    check(
+        decisions,
+        &[
+            (&[("docs/decisions/0001-crates.md", &complete)], 0),
+            (&[("docs/decisions/0001-crates.md", &shorter)], 1),
+            (&[("docs/decisions/1-crates.md", &complete), ("docs/decisions/0002-b.md", &complete)], 1),
+            (&[("docs/decisions/0001-a.md", &complete), ("docs/decisions/0001-b.md", &complete)], 1),
+            (&[], 1),
+        ],
+    );
+}
+
+#[test]
+fn an_ignored_test_is_noticed() {
+    check(
+        no_ignored_tests,
+        &[
+            (&[("a.rs", "#[test]\n#[ignore]\nfn f() {}")], 1),
+            (&[("a.rs", "#[ignore = \"slow\"]")], 1),
+            (&[("a.rs", "let ignore = 1;")], 0),
+        ],
+    );
+}
