@@ -23,6 +23,7 @@ mod junit;
 mod libtest;
 mod longest;
 mod nextest;
+mod second_nft;
 mod source;
 mod step;
 mod suggest;

@@ -8,6 +8,7 @@ use crate::cargo::{cargo, target_dir};
 use crate::install::install_missing;
 use crate::longest;
 use crate::nextest::{Profile, run_tests, take_in_libtest};
+use crate::second_nft;
 use crate::step::Step;
 use crate::summary::Summary;
 use anyhow::Result;
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     let logs = target_dir()?.join("xtask");
     let mut summary = Summary::default();
-    set_up(1, &mut summary);
+    set_up(1, &target_dir()?, &mut summary);
     run_gate(&FORMAT, 2, STEPS, &logs, &mut summary);
     run_gate(&CLIPPY, 3, STEPS, &logs, &mut summary);
     run_gate(&DOCS, 4, STEPS, &logs, &mut summary);
@@ -88,10 +89,13 @@ pub(crate) fn run_all_tests(number: usize, total: usize, profile: Profile, summa
     step.finish();
 }
 
-fn set_up(number: usize, summary: &mut Summary) {
+fn set_up(number: usize, target: &Path, summary: &mut Summary) {
     let step = Step::start(number, STEPS, "set-up");
     for missing in install_missing() {
         summary.skipped(format!("set-up of {}", missing.name), missing.reason);
+    }
+    if let Err(why) = second_nft::get(target) {
+        summary.skipped("set-up of a second nft".to_owned(), why);
     }
     step.finish();
 }

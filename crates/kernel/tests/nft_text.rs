@@ -1,6 +1,5 @@
-//! The installed `nft` lists everything that we write, and accepts everything that we print.
-//!
-//! Set `PORTWAY_NFT` to the path of another version of the program to ask that one instead.
+//! `nft` lists everything that we write, and accepts everything that we print: the installed version, and a second one that
+//! `cargo xtask test` unpacks aside.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod common;
@@ -9,12 +8,15 @@ use common::layout::{self, TABLE};
 use kernel::nft::{Family, Kernel, Operation, Statement, Transaction};
 
 fn nft(arguments: &[&str], input: &str) -> Option<std::process::Output> {
-    let program = std::env::var("PORTWAY_NFT").unwrap_or_else(|_| "nft".to_owned());
-    common::run(&program, arguments, input)
+    common::run("nft", arguments, input)
 }
 
 fn listing() -> Option<String> {
-    let output = nft(&["list", "ruleset"], "")?;
+    listing_by("nft")
+}
+
+fn listing_by(program: &str) -> Option<String> {
+    let output = common::run(program, &["list", "ruleset"], "")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "nft list ruleset: {:?} {errors}", output.status);
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -22,11 +24,25 @@ fn listing() -> Option<String> {
 
 #[test]
 fn root_nft_lists_every_rule_as_we_print_it() {
+    lists_every_rule("nft");
+}
+
+#[test]
+fn root_a_second_nft_lists_every_rule_as_we_print_it() {
+    let second = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("second-nft").join("nft");
+    if !second.exists() {
+        eprintln!("skipped: there is no second nft beside the installed one; `cargo xtask test` unpacks it");
+        return;
+    }
+    lists_every_rule(&second.to_string_lossy());
+}
+
+fn lists_every_rule(program: &str) {
     let Some(mut kernel) = common::own_kernel() else { return };
     for family in Family::ALL {
         let transaction = layout::full(family);
         kernel.run(&transaction).unwrap();
-        let Some(listing) = listing() else { return };
+        let Some(listing) = listing_by(program) else { return };
         let mut rules = 0;
         for operation in &transaction.operations {
             let Operation::AddRule(rule) = operation else { continue };
