@@ -1,15 +1,19 @@
-//! `cargo xtask bench [NAME]`: figures as a table.
+//! `cargo xtask bench [NAME]`: figures as a table, and as a section of `docs/benchmarks.md`.
 //!
-//! In: the name of a benchmark and arguments for it. Out: what the benchmark prints.
+//! In: the name of a benchmark and arguments for it. Out: what the benchmark prints; the same in the page, with the files
+//! that belong to it in `docs/benchmarks/`.
 //!
-//! A benchmark is a bench target with `harness = false`: it prints its own table and takes `--json FILE`.
-//! A new one is a row in `BENCHES`.
+//! A benchmark is a bench target with `harness = false`: it prints its own table on standard output, progress on standard
+//! error, and takes `--json FILE`. A new one is a row in `BENCHES`.
 
-use crate::cargo::cargo;
+mod page;
+
+use crate::cargo::{cargo, root};
 use crate::suggest;
 use anyhow::{Context, Result};
+use page::Look;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 pub(crate) const ARGUMENTS: &str = "[NAME] [OPTIONS]";
 pub(crate) const ABOUT: &str = "Prints figures as a table; without a name, those of every benchmark.";
@@ -19,14 +23,33 @@ struct Bench {
     package: &'static str,
     target: &'static str,
     about: &'static str,
+    /// Options that each name a file to write, and how those files end.
+    files: &'static [(&'static str, &'static str)],
+    /// What it prints.
+    look: Look,
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "model",
-    package: "model",
-    target: "model",
-    about: "heap and time per change of the forwarding table, at 1,000 to 45,000 services",
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "nftables",
+        package: "portway",
+        target: "nftables",
+        about: "cold sync, single changes and connections in a real kernel, beside a yardstick; needs root",
+        files: &[("--json", "json"), ("--svg", "svg")],
+        look: Look::Markdown,
+    },
+    Bench {
+        name: "model",
+        package: "model",
+        target: "model",
+        about: "heap and time per change of the forwarding table, at 1,000 to 45,000 services",
+        files: &[("--json", "json")],
+        look: Look::Plain,
+    },
+];
+
+/// A run that is not whole belongs on the screen, not in the page.
+const NOT_FOR_THE_PAGE: &str = "--quick";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (wanted, options) = match arguments.split_first() {
@@ -39,7 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         _ => (BENCHES, arguments),
     };
     let options =
-        absolute_json_path(options, &std::env::current_dir().context("cannot tell the current folder")?);
+        absolute_paths(options, &std::env::current_dir().context("cannot tell the current folder")?);
     let mut all_succeeded = true;
     for bench in wanted {
         all_succeeded &= run_bench(bench, &options)?;
@@ -50,32 +73,60 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 pub(crate) fn details() -> String {
     let rows = BENCHES.iter().map(|Bench { name, about, .. }| format!("  {name:<10} {about}\n"));
     format!(
-        "Benchmarks:\n{}\nOptions go to the benchmark: `--json FILE` also writes the figures there.\n",
+        "Benchmarks:\n{}\n\
+         The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
+         Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables) measures\n\
+         the smallest size alone and leaves the page as it is; `--again FILE` (nftables) shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )
 }
 
 fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
     let Bench { package, target, .. } = bench;
-    let status = cargo(&["bench", "--package", package, "--bench", target, "--"])
+    let is_for_the_page = !options.iter().any(|option| option == NOT_FOR_THE_PAGE);
+    let files = if is_for_the_page { own_files(bench, options) } else { Vec::new() };
+    let output = cargo(&["bench", "--quiet", "--package", package, "--bench", target, "--"])
         .args(options)
-        .status()
+        .args(files)
+        .stderr(Stdio::inherit())
+        .output()
         .context("cannot start `cargo bench`")?;
-    Ok(status.success())
+    let printed = String::from_utf8_lossy(&output.stdout);
+    print!("{printed}");
+    if output.status.success() && is_for_the_page {
+        page::put(bench.name, bench.look, &printed)?;
+    }
+    Ok(output.status.success())
 }
 
-/// Cargo runs a benchmark in its package's folder, so a relative path would not lead where the user means.
-fn absolute_json_path(options: &[String], folder: &Path) -> Vec<String> {
+/// The files of a benchmark in `docs/benchmarks/`, except those for which the user has named another.
+fn own_files(bench: &Bench, options: &[String]) -> Vec<String> {
+    let is_given = |option: &str| {
+        options.iter().any(|given| given == option || given.starts_with(&format!("{option}=")))
+    };
+    let own = bench.files.iter().filter(|(option, _)| !is_given(option));
+    own.flat_map(|(option, ending)| {
+        let file = root().join("docs/benchmarks").join(format!("{}.{ending}", bench.name));
+        [(*option).to_owned(), file.to_string_lossy().into_owned()]
+    })
+    .collect()
+}
+
+/// Options that name a file. Cargo runs a benchmark in its package's folder, so a relative path would not lead where the
+/// user means.
+const NAMES_A_FILE: [&str; 3] = ["--json", "--svg", "--again"];
+
+fn absolute_paths(options: &[String], folder: &Path) -> Vec<String> {
     let absolute = |path: &str| folder.join(path).to_string_lossy().into_owned();
     let mut is_path = false;
     let mut result = Vec::new();
     for option in options {
-        result.push(match option.strip_prefix("--json=") {
-            Some(path) => format!("--json={}", absolute(path)),
-            None if is_path => absolute(option),
-            None => option.clone(),
+        result.push(match option.split_once('=') {
+            Some((name, path)) if NAMES_A_FILE.contains(&name) => format!("{name}={}", absolute(path)),
+            _ if is_path => absolute(option),
+            _ => option.clone(),
         });
-        is_path = option == "--json";
+        is_path = NAMES_A_FILE.contains(&option.as_str());
     }
     result
 }
@@ -93,17 +144,32 @@ fn refuse_name(name: &str) -> ExitCode {
 mod tests {
     use super::*;
 
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().copied().map(str::to_owned).collect()
+    }
+
     #[test]
-    fn a_json_path_is_meant_from_where_the_user_stands() {
+    fn a_path_is_meant_from_where_the_user_stands() {
         for (given, expected) in [
             (vec!["--json", "a.json", "--quick"], vec!["--json", "/here/a.json", "--quick"]),
-            (vec!["--json=a.json"], vec!["--json=/here/a.json"]),
-            (vec!["--json", "/tmp/a.json"], vec!["--json", "/tmp/a.json"]),
+            (vec!["--svg=a.svg"], vec!["--svg=/here/a.svg"]),
+            (vec!["--again", "/tmp/a.json"], vec!["--again", "/tmp/a.json"]),
             (vec!["--json"], vec!["--json"]),
             (vec![], vec![]),
         ] {
-            let given: Vec<String> = given.into_iter().map(str::to_owned).collect();
-            assert_eq!(absolute_json_path(&given, Path::new("/here")), expected);
+            assert_eq!(absolute_paths(&words(&given), Path::new("/here")), expected);
         }
+    }
+
+    #[test]
+    fn a_file_that_the_user_names_takes_the_place_of_ours() {
+        let bench = &BENCHES[0];
+        let options = |options: &[&str]| {
+            let own = own_files(bench, &words(options));
+            own.into_iter().filter(|word| word.starts_with("--")).collect::<Vec<_>>()
+        };
+        assert_eq!(options(&[]), ["--json", "--svg"]);
+        assert_eq!(options(&["--json", "/tmp/a.json"]), ["--svg"]);
+        assert_eq!(options(&["--svg=/tmp/a.svg"]), ["--json"]);
     }
 }

@@ -45,19 +45,31 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
 
 /// Builds a package's program (unoptimised) and says where it lies.
 pub(crate) fn build_program(package: &str) -> Result<PathBuf> {
-    let output = cargo(&["build", "--package", package, "--message-format", "json-render-diagnostics"])
+    build(&["--package", package], package)
+}
+
+/// Builds an example of a package (unoptimised) and says where it lies.
+pub(crate) fn build_example(package: &str, example: &str) -> Result<PathBuf> {
+    build(&["--package", package, "--example", example], example)
+}
+
+/// Builds what the arguments choose, and says where the program of this name lies.
+fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
+    let line = format!("`cargo build {}`", arguments.join(" "));
+    let output = cargo(&["build", "--message-format", "json-render-diagnostics"])
+        .args(arguments)
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot start `cargo build`")?;
+        .with_context(|| format!("cannot start {line}"))?;
     if !output.status.success() {
-        bail!("`cargo build --package {package}` failed: see its messages above");
+        bail!("{line} failed: see its messages above");
     }
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines()
         .filter_map(|line| string_field(line, "executable"))
         .map(PathBuf::from)
-        .find(|path| path.file_stem().is_some_and(|name| name == package))
-        .with_context(|| format!("package `{package}` built no program named `{package}`"))
+        .find(|path| path.file_stem().is_some_and(|name| name == program))
+        .with_context(|| format!("{line} built no program named `{program}`"))
 }
 
 /// The value of the first string field of this name in a JSON text as cargo writes it (no blanks).

@@ -1,64 +1,26 @@
-//! `cargo xtask demo`: portway at work on `examples/`, without a cluster and without root.
+//! `cargo xtask demo`: portway at work on `examples/`, on real packets.
 //!
-//! In: the scenes below. Out: each command with what it prints, and a sentence on what to look at.
+//! In: `--once`, or nothing. Out: what the stage prints, and its exit code.
 //!
-//! Every command gets a state folder of its own in the temporary folder, which is removed at the end.
+//! The stage is a program of its own, `crates/playground/examples/demo`, so that this one stays quick to build.
+//! Where namespaces cannot be made, the commands that need no root are shown instead.
 
-use crate::cargo::{build_program, root};
+mod commands;
+
+use crate::cargo::{build_example, build_program, root};
+use crate::install::{install_program, is_root};
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-
-/// One command of the demo.
-struct Scene {
-    title: &'static str,
-    look_at: &'static str,
-    /// What follows `portway`. `{cluster-ip}` stands for the cluster IP of `mysql-service`.
-    arguments: &'static str,
-}
-
-const SCENES: &[Scene] = &[
-    Scene {
-        title: "The Services",
-        look_at: "No file gives mysql-service a cluster IP: portway has assigned one, and keeps it.",
-        arguments: "get services -A -o wide",
-    },
-    Scene {
-        title: "Where their connections may land",
-        look_at: "The endpoints come from the Pods that each selector matches.",
-        arguments: "get endpoints -A",
-    },
-    Scene {
-        title: "The Pods",
-        look_at: "IP and NODE, as kubectl shows them.",
-        arguments: "get pods -A -o wide",
-    },
-    Scene {
-        title: "One Service, closely",
-        look_at: "The node port is open on every node; the endpoints are the two pods.",
-        arguments: "describe service mysql-service",
-    },
-    Scene {
-        title: "A pod dials the cluster IP",
-        look_at: "Each pod gets an equal share; the reason names the object and the field.",
-        arguments: "explain 10.244.1.5 {cluster-ip}:3306",
-    },
-    Scene {
-        title: "A client outside dials the node port",
-        look_at: "The same pods; masqueraded, so that the answer finds its way back through this node.",
-        arguments: "explain 203.0.113.9 192.0.2.10:30964 --node-ip 192.0.2.10",
-    },
-    Scene {
-        title: "Are the files in order?",
-        look_at: "Every report, by object and field.",
-        arguments: "check",
-    },
-];
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 pub(crate) fn details() -> String {
     "\
-Builds portway and shows get, describe, explain and check on the Services in examples/.
-With --once it ends by itself, for scripts; today it does so anyway."
+Builds portway, runs it on two nodes made of network namespaces, and sends traffic through the Services in examples/:
+who answers how often, beside what `portway explain` says. Nothing of the machine's own network is touched, and nothing
+stays. It goes on until Ctrl-C, with hints what to try; with --once it ends by itself, with exit code 1 if anything was
+not as explained. Without root it shows get, describe, explain and check on the same files."
         .to_owned()
 }
 
@@ -67,99 +29,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         return Ok(crate::refuse_argument("demo", argument));
     }
     println!("Building portway …");
-    let stage = Stage { portway: build_program("portway")?, state: StateFolder::create()? };
-    println!("Each command below also has `--state-dir` with a folder that is removed at the end.");
-    let cluster_ip = stage.cluster_ip()?;
-    let mut failed = 0;
-    for scene in SCENES {
-        failed += usize::from(!stage.play(scene, &cluster_ip)?);
+    let portway = build_program("portway")?;
+    if !is_root() {
+        println!(
+            "Only root can make network namespaces, so the live part is left out: `sudo cargo xtask demo` has it."
+        );
+        return commands::play(portway).map(|()| ExitCode::SUCCESS);
     }
-    if failed > 0 {
-        bail!("{failed} of {} commands failed: see above", SCENES.len());
+    if let Some(missing) = install_program("ip") {
+        bail!("the demo needs {}: {}", missing.name, missing.reason);
     }
-    println!("\nThat was portway without a cluster: change a file in examples/ and run it again.");
-    Ok(ExitCode::SUCCESS)
+    become_stage(&build_example("playground", "demo")?, &portway, arguments).map(|never| match never {})
 }
 
-/// What the scenes are played with.
-struct Stage {
-    portway: PathBuf,
-    state: StateFolder,
-}
-
-impl Stage {
-    /// Shows one scene; false when its command failed.
-    fn play(&self, scene: &Scene, cluster_ip: &str) -> Result<bool> {
-        let arguments = scene.arguments.replace("{cluster-ip}", cluster_ip);
-        println!("\n== {} ==\n{}\n$ portway {arguments} --from examples", scene.title, scene.look_at);
-        let status = self.portway(&arguments).status().context("cannot start portway")?;
-        if !status.success() {
-            println!("This was not meant to happen: {status}.");
-        }
-        Ok(status.success())
-    }
-
-    /// The address that portway has assigned to `mysql-service`.
-    fn cluster_ip(&self) -> Result<String> {
-        let output = self
-            .portway("get services mysql-service -o json")
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot start portway")?;
-        let json = String::from_utf8_lossy(&output.stdout);
-        cluster_ip_in(&json).with_context(|| {
-            format!("`portway get services mysql-service -o json` has no cluster IP:\n{json}")
-        })
-    }
-
-    fn portway(&self, arguments: &str) -> Command {
-        let mut command = Command::new(&self.portway);
-        command.args(arguments.split_whitespace()).args(["--from", "examples", "--state-dir"]);
-        command.arg(&self.state.path).current_dir(root()).stdin(Stdio::null());
-        command
-    }
-}
-
-/// The first `"clusterIP": "…"` of a JSON text.
-fn cluster_ip_in(json: &str) -> Option<String> {
-    let (_, after) = json.split_once("\"clusterIP\"")?;
-    let value = after.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
-    value.split_once('"').map(|(address, _)| address.to_owned())
-}
-
-/// A new folder for portway's state, removed when it goes out of scope.
-struct StateFolder {
-    path: PathBuf,
-}
-
-impl StateFolder {
-    fn create() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("portway-demo-{}", std::process::id()));
-        remove(&path);
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for StateFolder {
-    fn drop(&mut self) {
-        remove(&self.path);
-    }
-}
-
-fn remove(folder: &Path) {
-    // A folder that stays behind in the temporary folder is no reason to fail.
-    let _ = std::fs::remove_dir_all(folder);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cluster_ip_is_read_from_json() {
-        assert_eq!(cluster_ip_in("{\"spec\": {\"clusterIP\": \"10.96.0.7\"}}").as_deref(), Some("10.96.0.7"));
-        assert_eq!(cluster_ip_in("{\"clusterIP\":\"10.96.0.7\"}").as_deref(), Some("10.96.0.7"));
-        assert_eq!(cluster_ip_in("{\"clusterIPs\":[\"10.96.0.7\"]}"), None);
-    }
+/// Turns this process into the stage, so that Ctrl-C and the exit code are its own.
+fn become_stage(stage: &Path, portway: &Path, arguments: &[String]) -> Result<Infallible> {
+    let error = Command::new(stage).arg(portway).arg(root().join("examples")).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", stage.display()))
 }

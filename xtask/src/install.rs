@@ -27,7 +27,7 @@ const NEEDED: &[Needed] = &[
     Needed {
         program: "ip",
         package: "iproute2",
-        reason: "tests look with it at network namespaces and addresses",
+        reason: "tests and the demo furnish network namespaces with it",
     },
 ];
 
@@ -48,14 +48,19 @@ pub(crate) struct Missing {
 
 /// Installs what is missing and returns what is still missing afterwards.
 pub(crate) fn install_missing() -> Vec<Missing> {
-    let mut missing = install_packages();
+    let mut missing = install_packages(NEEDED.iter());
     missing.extend(COMPONENTS.iter().filter_map(install_component));
     missing.extend(install_nextest());
     missing
 }
 
-fn install_packages() -> Vec<Missing> {
-    let wanted: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_on_path(needed.program)).collect();
+/// Installs the package of one program of the list, where it is missing.
+pub(crate) fn install_program(program: &str) -> Option<Missing> {
+    install_packages(NEEDED.iter().filter(|needed| needed.program == program)).pop()
+}
+
+fn install_packages(needed: impl Iterator<Item = &'static Needed>) -> Vec<Missing> {
+    let wanted: Vec<&Needed> = needed.filter(|needed| !is_on_path(needed.program)).collect();
     if wanted.is_empty() {
         return Vec::new();
     }
@@ -139,7 +144,8 @@ fn is_on_path(program: &str) -> bool {
         .any(|folder: std::path::PathBuf| folder.join(program).is_file())
 }
 
-fn is_root() -> bool {
+/// Whether this process may do what only root may.
+pub(crate) fn is_root() -> bool {
     std::fs::read_to_string(Path::new("/proc/self/status"))
         .is_ok_and(|status| effective_user(&status) == Some(0))
 }

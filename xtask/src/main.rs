@@ -48,7 +48,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "demo",
         arguments: "[--once]",
-        about: "Shows portway at work on examples/: what it sees, and where packets go.",
+        about: "Shows portway at work: real packets through the Services in examples/, in a playground.",
         details: demo::details,
         run: demo::run,
     },

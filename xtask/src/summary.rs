@@ -5,7 +5,9 @@
 //!
 //! A test that cannot run here prints `skipped: REASON` and returns: it then counts as skipped, never as passed.
 //! A test that tells how much it tried prints `counted: WHAT`, such as `counted: 200000 fuzz cases, seed 1`.
+//! Connections are added up over all tests, by what was said before their number: `counted: nftables ipv4 tcp 120 connections`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -15,6 +17,7 @@ pub(crate) struct Summary {
     failed: Vec<Entry>,
     skipped: Vec<Entry>,
     counted: Vec<Entry>,
+    connections: BTreeMap<String, u64>,
 }
 
 /// A step or a test, and what there is to say about it.
@@ -53,7 +56,10 @@ impl Summary {
     /// Takes in a test; the lines that it printed decide whether it was skipped.
     pub(crate) fn test(&mut self, run: &TestRun) {
         for text in lines_after("counted: ", &run.output) {
-            self.counted.push(Entry { name: run.name.clone(), text: text.to_owned() });
+            match connections(text) {
+                Some((kind, count)) => *self.connections.entry(kind.to_owned()).or_default() += count,
+                None => self.counted.push(Entry { name: run.name.clone(), text: text.to_owned() }),
+            }
         }
         let reasons: Vec<&str> = lines_after("skipped: ", &run.output).collect();
         if !run.passed {
@@ -79,9 +85,15 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (title, entries) in
-            [("counts", &self.counted), ("skipped", &self.skipped), ("failed", &self.failed)]
-        {
+        let connections = self.connections.iter();
+        let connections =
+            connections.map(|(kind, count)| Entry { name: kind.clone(), text: count.to_string() });
+        for (title, entries) in [
+            ("counts", &self.counted),
+            ("connections", &connections.collect()),
+            ("skipped", &self.skipped),
+            ("failed", &self.failed),
+        ] {
             write_part(f, title, entries)?;
         }
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed.len(), self.skipped.len())
@@ -97,6 +109,12 @@ fn write_part(f: &mut fmt::Formatter<'_>, title: &str, entries: &[Entry]) -> fmt
         writeln!(f, "  {name}: {text}")?;
     }
     writeln!(f)
+}
+
+/// `nftables ipv4 tcp 120 connections`: of which kind, and how many.
+fn connections(text: &str) -> Option<(&str, u64)> {
+    let (kind, count) = text.strip_suffix(" connections")?.rsplit_once(' ')?;
+    Some((kind, count.parse().ok()?))
 }
 
 fn lines_after<'a>(prefix: &'a str, output: &'a str) -> impl Iterator<Item = &'a str> {
@@ -133,6 +151,21 @@ mod tests {
         assert_eq!(
             summary.to_string(),
             "counts:\n  fuzz: 200000 cases, seed 1\n\n1 passed, 0 failed, 0 skipped"
+        );
+    }
+
+    #[test]
+    fn connections_of_all_tests_are_added_up() {
+        let mut summary = Summary::default();
+        summary.test(&run("one", true, "counted: nftables ipv4 tcp 20 connections\n"));
+        summary.test(&run(
+            "two",
+            true,
+            "counted: nftables ipv4 tcp 3 connections\ncounted: many connections\n",
+        ));
+        assert_eq!(
+            summary.to_string(),
+            "counts:\n  two: many connections\n\nconnections:\n  nftables ipv4 tcp: 23\n\n2 passed, 0 failed, 0 skipped"
         );
     }
 

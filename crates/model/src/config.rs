@@ -33,7 +33,7 @@ impl Config {
 
     /// Is this Service one that another proxy serves?
     pub fn leaves_to_others(&self, service: &Service) -> bool {
-        service.kind != ServiceType::ExternalName && !service.ports.is_empty() && !self.serves(service)
+        service.kind != ServiceType::ExternalName && !self.serves(service)
     }
 
     /// May this address be an external or load balancer IP?

@@ -196,7 +196,8 @@ fn every_fate_is_one_that_the_table_allows() {
                 for landing in one_of.landings.iter().filter(|l| l.address == source && !l.masqueraded) {
                     let pools =
                         [&route.inside, &route.outside].into_iter().filter_map(|action| action.pool());
-                    let endpoint = pools.flat_map(|p| p.endpoints()).find(|e| e.address == landing.address);
+                    let endpoint =
+                        pools.flat_map(model::Pool::endpoints).find(|e| e.address == landing.address);
                     assert!(
                         endpoint.is_some_and(|e| e.place == Place::Elsewhere),
                         "a hairpin is masqueraded: seed {seed}"

@@ -5,13 +5,17 @@
 //! ```
 //!
 //! `manifests` reads and follows files. `embedded` does what a cluster's control plane would do: it gives Services their
-//! addresses and finds their endpoints. `picture` is the state of one node. `cli` shows it.
+//! addresses and finds their endpoints. `picture` is the state of one node. `cli` shows it, `run` makes a kernel follow it,
+//! and `socket` lets the one ask the other.
 //!
 //! Absent on purpose: decisions about packets. They are the model's.
 
 pub mod cli;
 pub mod embedded;
+pub mod host;
 pub mod manifests;
 pub mod modes;
 pub mod objects;
 pub mod picture;
+pub mod run;
+pub mod socket;

@@ -414,6 +414,86 @@ fn a_store_that_was_removed_under_our_feet_is_written_again() {
     assert_eq!(folder.with(&[service("a", "{}")]).field("a", "/spec/clusterIP"), "10.96.0.42");
 }
 
+#[test]
+fn a_wanted_value_that_cannot_be_read_is_reported_and_no_other_takes_its_place() {
+    for (spec, report) in [
+        ("clusterIP: 5", "spec.clusterIP `5`: is no IP address; the Service has no IP"),
+        ("clusterIP: none", "spec.clusterIP `none`: is no IP address; the Service has no IP"),
+        ("clusterIPs: 10.96.3.3", "spec.clusterIPs `10.96.3.3`: must be a list"),
+        ("clusterIPs: [7]", "spec.clusterIPs[0] `7`: is no IP address"),
+    ] {
+        let folder = Folder::new();
+        let cluster = folder.with(&[service("web", spec)]);
+        assert_eq!(cluster.field("web", "/spec/clusterIP"), "", "{spec}");
+        assert_eq!(cluster.reports().len(), 1, "{spec}: {:#?}", cluster.reports());
+        assert_reported(&cluster, &["Service default/web: ", report]);
+    }
+    let folder = Folder::with_load_balancer();
+    let cluster = folder.with(&[service("lb", "type: LoadBalancer, loadBalancerIP: 7, ports: [{port: 80}]")]);
+    assert_eq!(cluster.field("lb", "/status"), "");
+    assert_reported(&cluster, &["spec.loadBalancerIP `7`: is no IP address"]);
+}
+
+#[test]
+fn the_good_part_of_malformed_fields_counts() {
+    for (spec, report, field, expected) in [
+        ("clusterIPs: [7, 10.96.0.42]", "spec.clusterIPs[0] `7`", "/spec/clusterIP", "10.96.0.42"),
+        (
+            "clusterIP: 10.96.0.41, clusterIPs: [10.96.0.42]",
+            "spec.clusterIP `10.96.0.41`: differs from spec.clusterIPs[0] `10.96.0.42`",
+            "/spec/clusterIP",
+            "10.96.0.42",
+        ),
+        ("ipFamilies: IPv4", "spec.ipFamilies `IPv4`: must be a list", "/spec/ipFamilies", "[\"IPv4\"]"),
+        ("ipFamilies: [IPv5]", "spec.ipFamilies[0] `IPv5`: must be", "/spec/ipFamilies", "[\"IPv4\"]"),
+        ("ipFamilyPolicy: Both", "spec.ipFamilyPolicy `Both`: must be", "/spec/ipFamilies", "[\"IPv4\"]"),
+        (
+            "publishNotReadyAddresses: \"yes\"",
+            "spec.publishNotReadyAddresses `yes`",
+            "/spec/ipFamilies",
+            "[\"IPv4\"]",
+        ),
+        (
+            "selector: {a: b}, ports: [{port: 80, targetPort: 99999}]",
+            "spec.ports[0].targetPort `99999`",
+            "/spec/ipFamilies",
+            "[\"IPv4\"]",
+        ),
+        ("ports: []", "spec.ports `[]`: a Service needs a port", "/spec/ipFamilies", "[\"IPv4\"]"),
+    ] {
+        let folder = Folder::new();
+        let cluster = folder.with(&[service("web", spec)]);
+        assert_reported(&cluster, &["Service default/web: ", report]);
+        assert_eq!(cluster.reports().len(), 1, "{spec}: {:#?}", cluster.reports());
+        assert_eq!(cluster.field("web", field), expected, "{spec}");
+    }
+    let quoted = "type: LoadBalancer, allocateLoadBalancerNodePorts: \"false\", ports: [{port: 80}]";
+    let folder = Folder::new();
+    let cluster = folder.with(&[service("lb", quoted)]);
+    assert_reported(
+        &cluster,
+        &["spec.allocateLoadBalancerNodePorts `false`: must be true or false, without quotes"],
+    );
+    assert_ne!(cluster.field("lb", "/spec/ports/0/nodePort"), "");
+}
+
+#[test]
+fn an_address_that_a_changed_range_takes_away_is_reported() {
+    let mut folder = Folder::new();
+    let old = folder.with(&[service("web", "{}")]).field("web", "/spec/clusterIP");
+    folder.set_service_cidr("10.111.0.0/16");
+    let cluster = folder.with(&[service("web", "{}"), service("new", "{}")]);
+    let new = cluster.field("web", "/spec/clusterIP");
+    assert!(new.starts_with("10.111."), "{new}");
+    assert_reported(
+        &cluster,
+        &[&format!("Service default/web: spec.clusterIP `{old}`"), "--service-cidr", &new],
+    );
+    assert_eq!(cluster.reports().len(), 1, "{:#?}", cluster.reports());
+    drop(cluster);
+    assert_eq!(folder.with(&[service("web", "{}")]).reports(), [""; 0], "once is enough");
+}
+
 fn six() -> Vec<Change> {
     (1..=6).map(|n| service(&format!("s{n}"), "{}")).collect()
 }

@@ -47,6 +47,33 @@ fn no_selector_no_slices() {
 }
 
 #[test]
+fn a_selector_that_cannot_be_read_in_full_selects_nothing_and_says_so() {
+    for (selector, report) in [
+        ("web", "spec.selector `web`: must be labels"),
+        ("[web]", "spec.selector `[\"web\"]`: must be labels"),
+        ("{app: web, level: 5}", "spec.selector.level `5`: must be text"),
+        ("{app: web, x.io/y: true}", "spec.selector[x.io/y] `true`: must be text"),
+    ] {
+        let folder = Folder::new();
+        let spec = format!("selector: {selector}, ports: [{{port: 80}}]");
+        let cluster =
+            folder.with(&[service("web", &spec), pod("a", "labels: {app: web}", "{}", "podIP: 10.244.1.5")]);
+        assert!(cluster.slices().is_empty(), "{selector}");
+        assert_reported(&cluster, &["Service default/web: ", report, "selects no Pod"]);
+        assert_eq!(cluster.reports().len(), 1, "{:#?}", cluster.reports());
+    }
+}
+
+#[test]
+fn a_time_of_deletion_that_is_none_is_reported() {
+    let folder = Folder::new();
+    let doubtful = pod("a", "labels: {app: web}, deletionTimestamp: 5", "{}", "podIP: 10.244.1.5");
+    let cluster = folder.with(&[service("web", WEB), doubtful]);
+    assert_reported(&cluster, &["Pod default/a: metadata.deletionTimestamp `5`: "]);
+    assert_eq!(cluster.slices()[0]["endpoints"][0]["conditions"]["terminating"], false);
+}
+
+#[test]
 fn conditions_follow_the_pod() {
     let conditions =
         |ready: &str| format!("podIP: 10.244.1.5, conditions: [{{type: Ready, status: \"{ready}\"}}]");

@@ -166,6 +166,50 @@ fn a_range_that_overlaps_the_host_is_refused_with_the_way_out() {
     }
 }
 
+#[test]
+fn a_suggested_range_is_free() {
+    let usual = [
+        "10.96.0.0/12",
+        "10.200.0.0/16",
+        "172.30.0.0/16",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "198.18.0.0/15",
+    ];
+    let some = usual.iter().take(3);
+    let hosts = [
+        HostNetwork { addresses: [address("192.0.2.9", "eth0", 2)].into(), routes: BTreeSet::new() },
+        HostNetwork {
+            addresses: [address("192.0.2.9", "eth0", 2)].into(),
+            routes: some.map(|net| route(net, RouteKind::Unicast, 2)).collect(),
+        },
+        HostNetwork {
+            addresses: [address("192.0.2.9", "eth0", 2), address("10.250.240.1", "eth1", 3)].into(),
+            routes: usual.iter().map(|net| route(net, RouteKind::Unicast, 2)).collect(),
+        },
+    ];
+    for host in &hosts {
+        for (service, balancer) in [("192.0.0.0/8", "10.111.0.0/24"), ("10.64.0.0/16", "192.0.2.0/24")] {
+            let folder = Folder::with_ranges(&[service], &[balancer]);
+            let error = refuse_overlap(&folder.options(), host).unwrap_err().to_string();
+            let (_, way_out) = error.split_once("such as `--").unwrap();
+            let (flag, range) = way_out.trim_end_matches('`').split_once(' ').unwrap();
+            let (service, balancer) =
+                if flag == "service-cidr" { (range, balancer) } else { (service, range) };
+            let mended = Folder::with_ranges(&[service], &[balancer]);
+            assert!(refuse_overlap(&mended.options(), host).is_ok(), "{error}");
+            mended.try_open().unwrap_or_else(|still| panic!("{error}: {still}"));
+        }
+    }
+    let everything = HostNetwork {
+        addresses: [address("fd00::9", "eth0", 2)].into(),
+        routes: [route("fd00::/8", RouteKind::Unicast, 2)].into(),
+    };
+    let folder = Folder::with_ranges(&["fd00::/112"], &[]);
+    let error = refuse_overlap(&folder.options(), &everything).unwrap_err().to_string();
+    assert!(error.ends_with("Choose a range that this host does not use"), "{error}");
+}
+
 /// Two processes' worth of manifests, changed and reopened at random on one small range.
 #[test]
 fn nothing_ever_has_two_holders() {

@@ -261,6 +261,43 @@ fn objects_that_cannot_be_used_are_out_alone() {
 }
 
 #[test]
+fn endpoints_are_refused_with_what_to_write_instead() {
+    let folder = Folder::new();
+    folder.write("a.yaml", "apiVersion: v1\nkind: Endpoints\nmetadata: {name: web}\n");
+    check(
+        &folder,
+        &[],
+        &[&["a.yaml:1: kind `Endpoints` is not read", "`EndpointSlice`", "discovery.k8s.io/v1"]],
+    );
+}
+
+#[test]
+fn what_was_never_read_is_not_said_to_stay_in_force() {
+    let folder = Folder::new();
+    let deep = "d/".repeat(34);
+    folder.write(&format!("{deep}a.yaml"), service("a"));
+    check(&folder, &[], &[&["lies more than 32 folders deep", "nothing of it is in force"]]);
+}
+
+#[test]
+fn a_source_says_when_every_path_was_refused() {
+    let folder = Folder::new();
+    let broken = folder.write("broken.yaml", "kind: [");
+    fifo(&folder.path("fifo"));
+    let good = folder.write("good.yaml", service("a"));
+    let refusal = |paths: &[&PathBuf]| {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
+        let mut source = Source::open(&paths).unwrap();
+        let (_, problems) = source.changes();
+        source.refusal(&problems)
+    };
+    let sentence = refusal(&[&broken, &folder.path("fifo")]).unwrap();
+    assert!(sentence.contains("is not YAML") && sentence.contains("is a FIFO"), "{sentence}");
+    assert_eq!(refusal(&[&broken, &good]), None);
+    assert_eq!(refusal(&[&folder.0]), None, "a folder can be read, whatever is in it");
+}
+
+#[test]
 fn a_million_wrong_documents_are_a_hundred_problems() {
     let folder = Folder::new();
     folder.write("a.yaml", "---\na: 1\n".repeat(20_000));

@@ -5,8 +5,8 @@
 
 use std::io;
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use super::{Namespace, sys};
@@ -31,6 +31,19 @@ pub fn terminate(child: &mut Child) -> io::Result<()> {
     }
 }
 
+/// Drops files and sockets at a moment when none of our programs is being started. Between fork and exec a
+/// program holds a copy of each open file, so a port closed just then stays taken for a millisecond more.
+pub fn close<T>(files: T) {
+    let _nothing_starts = starting();
+    drop(files);
+}
+
+/// Held while a program is being started. It guards no data, so a panic has left nothing half done.
+fn starting() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The one thread that all children belong to.
 fn parent() -> io::Result<Sender<Order>> {
     static PARENT: OnceLock<Sender<Order>> = OnceLock::new();
@@ -45,8 +58,12 @@ fn parent() -> io::Result<Sender<Order>> {
 
 fn serve(orders: &Receiver<Order>) {
     for Order { namespace, mut command, answer } in orders {
+        let born = namespace.enter().and_then(|()| {
+            let _until_it_runs = starting();
+            sys::end_with_parent(&mut command).spawn()
+        });
         // Nobody listens only if the caller has panicked; the child then ends with this process.
-        let _ = answer.send(namespace.enter().and_then(|()| sys::end_with_parent(&mut command).spawn()));
+        let _ = answer.send(born);
     }
 }
 

@@ -12,7 +12,7 @@ mod child;
 pub mod socket;
 mod sys;
 
-pub use child::terminate;
+pub use child::{close, terminate};
 
 use std::fs::File;
 use std::io;
@@ -88,4 +88,64 @@ fn on_a_thread_of_its_own<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) 
         let worker = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, work)?;
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn namespace(test: &str) -> Option<Namespace> {
+        let made = Namespace::create();
+        made.inspect_err(|error| eprintln!("skipped: {test} needs root to make a namespace: {error}")).ok()
+    }
+
+    #[test]
+    fn root_work_runs_inside_and_the_caller_stays_outside() {
+        let Some(inside) = namespace("root_work_runs_inside") else { return };
+        let here = || Namespace::current().unwrap().id().unwrap();
+        let before = here();
+        assert_ne!(inside.id().unwrap(), before);
+        assert_eq!(inside.run(here).unwrap(), inside.id().unwrap());
+        assert_eq!(inside.start("test", here).unwrap().join().unwrap().unwrap(), inside.id().unwrap());
+        assert_eq!(here(), before);
+        let links = inside.run(|| crate::host::links().unwrap()).unwrap();
+        assert_eq!(links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>(), ["lo"]);
+    }
+
+    #[test]
+    fn root_a_program_starts_inside_and_outlives_the_thread_that_asked_for_it() {
+        let Some(inside) = namespace("root_a_program_starts_inside") else { return };
+        let mut command = Command::new("sh");
+        command.args(["-c", "readlink /proc/self/ns/net; exec sleep 100"]).stdout(Stdio::piped());
+        let mut child = thread::scope(|scope| scope.spawn(|| inside.spawn(command)).join().unwrap()).unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
+        assert_eq!(line.trim_end(), format!("net:[{}]", inside.id().unwrap()));
+        assert!(child.try_wait().unwrap().is_none());
+        terminate(&mut child).unwrap();
+        assert!(!child.wait().unwrap().success());
+        // Nobody is asked any more.
+        terminate(&mut child).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "inside")]
+    fn root_a_panic_inside_goes_on_outside() {
+        match namespace("root_a_panic_inside") {
+            Some(namespace) => namespace.run(|| panic!("inside")).unwrap(),
+            None => panic!("inside: not run"),
+        }
+    }
+
+    #[test]
+    fn waiting_ends_with_its_limit() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let (start, limit) = (Instant::now(), Duration::from_millis(3));
+        assert_eq!(socket::wait_readable(&[reader.as_fd()], Some(limit)).unwrap(), [false]);
+        assert!(start.elapsed() >= limit);
+    }
 }

@@ -83,7 +83,7 @@ impl AsFd for RawSocket {
 pub fn connect_from(source: SocketAddr, destination: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     let family = if source.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let fd = sys::socket(family, libc::SOCK_STREAM, 0)?;
-    sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    sys::set_number(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     sys::bind(fd.as_fd(), source)?;
     let stream = TcpStream::from(fd);
     stream.set_write_timeout(Some(limit))?;
@@ -92,11 +92,17 @@ pub fn connect_from(source: SocketAddr, destination: SocketAddr, limit: Duration
     Ok(stream)
 }
 
+/// Has a connection end by a reset when it is closed, at both ends at once, so that neither they nor
+/// connection tracking remember it: its ports can be used again at once.
+pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+    sys::set_linger(stream.as_fd(), 0)
+}
+
 /// Has a datagram socket report every ICMP error, also those that UDP by itself keeps to itself.
 pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<()> {
     match local {
-        IpAddr::V4(_) => sys::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
-        IpAddr::V6(_) => sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+        IpAddr::V4(_) => sys::set_number(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        IpAddr::V6(_) => sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
     }
 }
 

@@ -78,13 +78,22 @@ pub(super) fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()>
 }
 
 /// Sets an option whose value is a number.
+pub(super) fn set_number(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    set_option(fd, level, option, &value)
+}
+
+/// Sets how long closing waits for unsent bytes; zero seconds means: do not wait, reset.
+pub(super) fn set_linger(fd: BorrowedFd<'_>, seconds: c_int) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: seconds };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+}
+
 #[expect(unsafe_code, reason = "setsockopt(2) takes a raw pointer to the value")]
-#[expect(clippy::cast_possible_truncation, reason = "the size of an integer")]
-pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    let size = size_of::<c_int>() as socklen_t;
-    // SAFETY: the pointer is to a local of exactly the size given, alive during the call.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size) })
-        .map(drop)
+#[expect(clippy::cast_possible_truncation, reason = "the size of an integer, or of two")]
+fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    let (pointer, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as socklen_t);
+    // SAFETY: the pointer is to a value of exactly the size given, alive during the call.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, pointer, size) }).map(drop)
 }
 
 /// Waits until one of the descriptors has something to read or to report; says which have.

@@ -4,7 +4,7 @@
 //! depends on the facts alone: the order in which they arrive, and repetitions, leave no trace.
 
 mod endpoint_index;
-mod port_names;
+mod shared;
 mod stored;
 mod vips;
 
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use endpoint_index::EndpointIndex;
-use port_names::PortNames;
+use shared::Shared;
 pub(crate) use stored::{StoredEndpoint, StoredSlice};
 pub(crate) use vips::Vips;
 
 use crate::config::Config;
-use crate::facts::{EndpointSlice, Fact, Node, Service, ServiceCidr};
+use crate::facts::{EndpointSlice, Fact, Node, Service, ServiceCidr, SlicePort};
 use crate::name::{ServiceName, ServicePortId, SliceName};
 use crate::net::IpNet;
 use crate::report::Report;
@@ -44,6 +44,8 @@ pub enum Event {
 pub struct Changed {
     /// Service ports to decide anew.
     pub ports: BTreeSet<ServicePortId>,
+    /// Services of which more than their ports may be different.
+    pub services: BTreeSet<ServiceName>,
     /// Something about this node: its addresses, its zone, its pod networks.
     pub node: bool,
     /// The ranges that cluster IPs come from.
@@ -53,12 +55,13 @@ pub struct Changed {
 impl Changed {
     /// Did the event tell nothing new?
     pub fn is_empty(&self) -> bool {
-        self.ports.is_empty() && !self.node && !self.service_networks
+        self.ports.is_empty() && self.services.is_empty() && !self.node && !self.service_networks
     }
 
     /// Both changes.
     pub fn merge(&mut self, other: Changed) {
         self.ports.extend(other.ports);
+        self.services.extend(other.services);
         self.node |= other.node;
         self.service_networks |= other.service_networks;
     }
@@ -77,7 +80,8 @@ pub struct Cluster {
     local_addresses: Option<BTreeSet<IpAddr>>,
     vips: Vips,
     endpoints: EndpointIndex,
-    port_names: PortNames,
+    port_names: Shared<str>,
+    slice_ports: Shared<[SlicePort]>,
 }
 
 /// A Service and its slices, either of which may come first.
@@ -103,7 +107,8 @@ impl Cluster {
             local_addresses: None,
             vips: Vips::default(),
             endpoints: EndpointIndex::default(),
-            port_names: PortNames::default(),
+            port_names: Shared::default(),
+            slice_ports: Shared::default(),
         }
     }
 
@@ -200,7 +205,7 @@ impl Cluster {
         for address in addresses {
             ports.extend(self.ports_with_endpoint_at(address));
         }
-        Changed { ports, ..Changed::default() }
+        Changed { ports, services: BTreeSet::from([name.clone()]), ..Changed::default() }
     }
 
     fn put_service(&mut self, name: &ServiceName, service: Option<Service>) {
@@ -232,7 +237,8 @@ impl Cluster {
         };
         self.orphans.remove(&slice.name);
         self.slice_owners.insert(slice.name.clone(), owner.clone());
-        let stored = StoredSlice::new(slice, &self.config.node_name);
+        let mut stored = StoredSlice::new(slice, &self.config.node_name);
+        self.slice_ports.share(&mut stored.ports);
         changed.merge(self.set_slice(&owner, &stored.name.clone(), Some(stored)));
         changed
     }
@@ -257,9 +263,8 @@ impl Cluster {
         if before == slice.as_ref() {
             return Changed::default();
         }
-        let concerned =
-            |id: &ServicePortId| before.into_iter().chain(&slice).any(|s| s.has_port(&id.port, id.protocol));
-        let ports = state.service.iter().flat_map(port_ids).filter(concerned).collect();
+        // Also a port that the slice does not have is told: why it has no endpoint may be another reason now.
+        let ports = state.service.iter().flat_map(port_ids).collect();
         let addresses_before = state.addresses();
         match (place, slice) {
             (Ok(at), Some(slice)) => state.slices[at] = slice,
@@ -294,7 +299,7 @@ impl Cluster {
             None => drop(self.nodes.remove(&name)),
         }
         if is_ours {
-            Changed { ports: self.all_ports(), node: true, service_networks: false }
+            Changed { ports: self.all_ports(), node: true, ..Changed::default() }
         } else {
             Changed::default()
         }

@@ -4,6 +4,7 @@
 //! whether it is meant for us. Only the zone can change, so hints for zones stay as names, each list once per slice.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::facts::{EndpointFact, EndpointSlice, SlicePort};
 use crate::name::SliceName;
@@ -14,7 +15,7 @@ use crate::table::Place;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredSlice {
     pub(crate) name: SliceName,
-    ports: Box<[SlicePort]>,
+    pub(super) ports: Arc<[SlicePort]>,
     endpoints: Box<[StoredEndpoint]>,
     /// What all pod names begin with, then the rest of each, one after the other.
     pods: Box<str>,

@@ -23,7 +23,7 @@ pub struct EndpointSlice {
 }
 
 /// One of `ports`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlicePort {
     /// Its name, which is that of the Service's port; empty when that has none.
     pub name: Arc<str>,

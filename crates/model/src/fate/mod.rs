@@ -140,7 +140,8 @@ impl Question<'_> {
         let fate = match action {
             Action::Forward(pool) => Fate::OneOf(self.spread(port, route, pool, &mut why)),
             Action::Reject => {
-                why.push(Why::NoEndpoints { service: port.id().service.clone() });
+                let absence = port.absence(route.frontend.family());
+                why.push(Why::NoEndpoints { service: port.id().service.clone(), absence });
                 Fate::Rejected
             }
             Action::Drop => {
@@ -153,12 +154,22 @@ impl Question<'_> {
 
     fn spread(&self, port: &ServicePort, route: &Route, pool: &Pool, why: &mut Vec<Why>) -> OneOf {
         why.push(Why::Chosen { how: pool.how(), is_cluster_ip: route.kind == FrontendKind::ClusterIp });
+        let is_uneven = pool.endpoints().iter().any(|e| e.slots != pool.endpoints()[0].slots);
+        let has_drained = port.has_drained(route.frontend.family());
+        if is_uneven || has_drained {
+            why.push(Why::Weights { has_drained });
+        }
         let everyone_masqueraded = self.is_masqueraded(route.masquerade);
         if everyone_masqueraded {
             why.push(Why::Masqueraded { rule: route.masquerade, kind: route.kind });
+        } else if route.masquerade == Masquerade::Nobody {
+            why.push(Why::NoDetector);
         }
         let landing = |e: &crate::table::Endpoint| {
-            let masqueraded = everyone_masqueraded || self.is_hairpin(e.address, e.place);
+            // What comes in from elsewhere and stays on this host passes no point where its source could be hidden.
+            let is_delivered_here = !self.is_this_host() && self.table.node().is_own(e.address);
+            let masqueraded =
+                !is_delivered_here && (everyone_masqueraded || self.is_hairpin(e.address, e.place));
             Landing { address: e.address, port: e.port, slots: e.slots, masqueraded }
         };
         let landings: Vec<Landing> = pool.endpoints().iter().map(landing).collect();
@@ -200,8 +211,7 @@ impl Question<'_> {
 
     /// The packet was sent to a cluster IP, but to no port that its Service has.
     fn cluster_ip(&self) -> Option<Answer> {
-        let owner = self.table.cluster_ip_owner(self.packet.destination)?;
-        let service = owner.id().service.clone();
+        let service = self.table.cluster_ip_owner(self.packet.destination)?.clone();
         let (refusal, why) = match self.packet.payload {
             Payload::Ping => (self.promises.ping_of_cluster_ip, Why::PingOfClusterIp { service }),
             Payload::Transport { .. } => {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::name::{ServiceName, ServicePortId};
 use crate::net::IpNet;
-use crate::table::{Frontend, FrontendKind, How, Masquerade};
+use crate::table::{Absence, Frontend, FrontendKind, How, Masquerade};
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +16,12 @@ pub enum Why {
     NodePortElsewhere { port: ServicePortId, address: IpAddr },
     SourceNotAllowed { source: IpAddr },
     ExternalPolicyLocal { is_pod: bool, is_this_host: bool },
-    NoEndpoints { service: ServiceName },
+    NoEndpoints { service: ServiceName, absence: Option<Absence> },
     NoLocalEndpoints { is_internal: bool },
     Chosen { how: How, is_cluster_ip: bool },
     Masqueraded { rule: Masquerade, kind: FrontendKind },
+    NoDetector,
+    Weights { has_drained: bool },
     Hairpin { address: IpAddr },
     Affinity { seconds: u32 },
     UndefinedPort { service: ServiceName },
@@ -35,7 +37,7 @@ impl fmt::Display for Why {
                 write!(f, "{address} belongs to no Service and lies in no range of cluster IPs")
             }
             Why::Frontend { kind, frontend, port } => {
-                write!(f, "{frontend} is a {} of Service {}", kind.name(), port.service)?;
+                write!(f, "{frontend} is {} of Service {}", kind.with_article(), port.service)?;
                 if !port.port.is_empty() {
                     write!(f, ", port {}", port.port)?;
                 }
@@ -59,11 +61,9 @@ impl fmt::Display for Why {
             Why::ExternalPolicyLocal { .. } => {
                 f.write_str("spec.externalTrafficPolicy is Local: only endpoints on this node, and the source is kept")
             }
-            Why::NoEndpoints { service } => write!(
-                f,
-                "Service {service} has no endpoint for this port that is ready, or still serves while it terminates \
-                 (EndpointSlice conditions)"
-            ),
+            Why::NoEndpoints { service, absence } => {
+                write!(f, "Service {service} has no endpoint for this port: {}", absent(*absence))
+            }
             Why::NoLocalEndpoints { is_internal: true } => {
                 f.write_str("spec.internalTrafficPolicy is Local, and no endpoint is on this node")
             }
@@ -72,6 +72,13 @@ impl fmt::Display for Why {
             }
             Why::Chosen { how, is_cluster_ip } => f.write_str(chosen(*how, *is_cluster_ip)),
             Why::Masqueraded { rule, kind } => f.write_str(masqueraded(*rule, *kind)),
+            Why::NoDetector => f.write_str(
+                "the source is kept: nothing says which sources are pods (detectLocalMode, clusterCIDR), so none counts as outside",
+            ),
+            Why::Weights { has_drained } => {
+                f.write_str("shares follow the annotation portway.io/weights, or portway.io/weight of the Pods")?;
+                f.write_str(if *has_drained { "; endpoints of weight 0 get no new connection" } else { "" })
+            }
             Why::Hairpin { address } => {
                 write!(f, "{address} would be sent to itself: that one connection is masqueraded")
             }
@@ -94,6 +101,23 @@ impl fmt::Display for Why {
                 write!(f, "it lies in {network}, a range of cluster IPs (ServiceCIDR), but no Service has it")
             }
         }
+    }
+}
+
+fn absent(absence: Option<Absence>) -> &'static str {
+    match absence {
+        Some(Absence::HeadlessLabel) => "it has the label service.kubernetes.io/headless",
+        Some(Absence::NoEndpoint) | None => "no EndpointSlice of it has an endpoint of this family",
+        Some(Absence::NoSuchPort) => {
+            "its EndpointSlices have endpoints, but no port of this name and protocol (targetPort, ports[].name)"
+        }
+        Some(Absence::Refused) => {
+            "all its endpoints were refused, see the reports (EndpointSlice endpoints[].addresses)"
+        }
+        Some(Absence::NotReady) => {
+            "none is ready, or still serves while it terminates (EndpointSlice conditions)"
+        }
+        Some(Absence::Drained) => "all have weight 0 (portway.io/weights, portway.io/weight)",
     }
 }
 

@@ -276,6 +276,9 @@ fn weight_entry(field: &Field<'_>, entry: &str) -> Option<Weight> {
         return field.refuse_value(entry, "must be NAME=WEIGHT; it is left out, so the weight is 1");
     };
     let (whom, weight) = (whom.trim(), weight.trim());
+    if whom.is_empty() {
+        return field.refuse_value(entry, "must be NAME=WEIGHT; it names nobody and is left out");
+    }
     match weight.parse::<u8>() {
         Ok(weight) if weight <= 100 => Some(Weight { whom: whom.into(), weight }),
         _ => {

@@ -9,8 +9,8 @@ use super::choose::{self, Choice};
 use super::node_view::NodeView;
 use super::slots;
 use super::types::{
-    Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, Masquerade, Place, Pool,
-    Route, ServicePort, Trouble,
+    Absence, Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, Masquerade, Place,
+    Pool, Route, ServicePort, Trouble,
 };
 use crate::cluster::{Cluster, port_ids};
 use crate::facts::{External, IpMode, Policy, PortSpec, Service};
@@ -25,6 +25,12 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
     let mut reports = Vec::new();
     let mut candidates = candidates::gather(cluster, id, &mut reports);
     let serving = serving(id.protocol, &candidates);
+    let absence_in = |family: Family| {
+        let is_wanted = service.cluster_ips.get(family).is_some();
+        is_wanted.then(|| absence(cluster, id, family, candidates.get(family))).flatten()
+    };
+    let absence = ByFamily { v4: absence_in(Family::V4), v6: absence_in(Family::V6) };
+    let has_drained = ByFamily { v4: has_drained(&candidates.v4), v6: has_drained(&candidates.v6) };
     candidates::leave_out_drained(&mut candidates);
     let builder = Builder { cluster, service, spec, node };
     let mut routes = Vec::new();
@@ -33,12 +39,13 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
             builder.routes(family, candidates.get(family), &mut routes, &mut reports);
         }
     }
+    let trouble = Trouble { absence, has_drained, lost: Vec::new(), reports };
     Some(ServicePort {
         claim: Arc::new(Claim { id: id.clone(), created: service.created }),
         affinity_seconds: service.affinity_seconds,
         routes: routes.into(),
         serving,
-        trouble: (!reports.is_empty()).then(|| Box::new(Trouble { lost: Vec::new(), reports })),
+        trouble: (trouble != Trouble::default()).then(|| Box::new(trouble)),
     })
 }
 
@@ -64,6 +71,41 @@ fn serving(protocol: Protocol, candidates: &ByFamily<Vec<Candidate<'_>>>) -> Box
     }
     let all = candidates.v4.iter().chain(&candidates.v6);
     all.filter(|c| c.is_ready() || c.is_serving()).map(|c| (c.address, c.port)).collect()
+}
+
+fn is_usable(candidate: &Candidate<'_>) -> bool {
+    candidate.is_ready() || candidate.is_serving_while_terminating()
+}
+
+fn has_drained(candidates: &[Candidate<'_>]) -> bool {
+    candidates.iter().any(|c| is_usable(c) && c.weight == 0)
+}
+
+/// Why a family has no endpoint to send a connection to, if so.
+fn absence(
+    cluster: &Cluster,
+    id: &ServicePortId,
+    family: Family,
+    candidates: &[Candidate<'_>],
+) -> Option<Absence> {
+    if candidates.iter().any(|c| is_usable(c) && c.weight > 0) {
+        return None;
+    }
+    if !candidates.is_empty() {
+        return Some(if has_drained(candidates) { Absence::Drained } else { Absence::NotReady });
+    }
+    if cluster.service(&id.service).is_some_and(|service| service.has_headless_label) {
+        return Some(Absence::HeadlessLabel);
+    }
+    let slices = cluster.slices(&id.service).iter();
+    let of_family: Vec<_> =
+        slices.filter(|slice| slice.endpoints().iter().any(|e| Family::of(e.address) == family)).collect();
+    let has_port = of_family.iter().any(|slice| slice.has_port(&id.port, id.protocol));
+    Some(match (of_family.is_empty(), has_port) {
+        (true, _) => Absence::NoEndpoint,
+        (false, false) => Absence::NoSuchPort,
+        (false, true) => Absence::Refused,
+    })
 }
 
 struct Builder<'a> {
@@ -117,7 +159,11 @@ impl Builder<'_> {
         let weights: Vec<u8> = choice.endpoints.iter().map(|c| c.weight).collect();
         let (slots, is_rounded) = slots::from_weights(&weights);
         if is_rounded {
-            reports.push(self.report("metadata.annotations", "", &rounded(choice.endpoints.len())));
+            reports.push(self.report(
+                "metadata.annotations[portway.io/weights]",
+                "",
+                &rounded(choice.endpoints.len()),
+            ));
         }
         let endpoints = choice.endpoints.iter().zip(slots);
         let endpoints = endpoints.map(|(c, slots)| Endpoint {
@@ -126,7 +172,7 @@ impl Builder<'_> {
             slots,
             place: c.place(),
         });
-        Some(Action::Forward(Arc::new(Pool::new(choice.how, endpoints.collect()))))
+        Some(Action::Forward(Pool::new(choice.how, endpoints.collect())))
     }
 
     fn frontends(&self, family: Family, reports: &mut Vec<Report>) -> Vec<(Frontend, FrontendKind)> {

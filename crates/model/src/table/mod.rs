@@ -18,13 +18,13 @@ use std::sync::Arc;
 use claims::Claims;
 pub use node_view::{NodeView, PodDetector};
 pub use types::{
-    Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, How, Masquerade, Place,
-    Pool, Route, ServicePort,
+    Absence, Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, How, Masquerade,
+    Place, Pool, Route, ServicePort,
 };
 
-use crate::cluster::{Changed, Cluster};
+use crate::cluster::{Changed, Cluster, port_ids};
 use crate::name::{ObjectRef, ServiceName, ServicePortId};
-use crate::net::IpNet;
+use crate::net::{Family, IpNet};
 use crate::report::Report;
 
 /// All routes of this node, and what a packet is judged by beside them.
@@ -34,6 +34,7 @@ pub struct ForwardingTable {
     claims: Claims,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
     left_alone: BTreeMap<ServiceName, BTreeSet<IpAddr>>,
+    bare: BTreeMap<ServiceName, BTreeSet<IpAddr>>,
     node: NodeView,
     service_networks: BTreeSet<IpNet>,
 }
@@ -45,7 +46,7 @@ pub struct Delta {
     pub before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
     /// The node's addresses, where they are different now, as they were.
     pub node_before: Option<NodeView>,
-    /// The ranges of cluster IPs are different now, or the Services in them that other proxies serve.
+    /// The ranges of cluster IPs are different now, or the Services in them that other proxies serve or that have no route.
     pub service_networks: bool,
     /// What load balancers may ask about is different now.
     pub health_checks: bool,
@@ -72,7 +73,8 @@ impl ForwardingTable {
     /// The table of a whole cluster.
     pub fn of(cluster: &Cluster) -> Self {
         let mut table = Self::default();
-        let everything = Changed { ports: cluster.all_ports(), node: true, service_networks: true };
+        let services = cluster.services().map(|service| service.name.clone()).collect();
+        let everything = Changed { ports: cluster.all_ports(), services, node: true, service_networks: true };
         table.update(cluster, &everything);
         table
     }
@@ -88,7 +90,7 @@ impl ForwardingTable {
             delta.service_networks = networks != self.service_networks;
             self.service_networks = networks;
         }
-        self.update_ports(cluster, changed.ports.clone(), &mut delta);
+        self.update_ports(cluster, changed, &mut delta);
         delta
     }
 
@@ -108,13 +110,21 @@ impl ForwardingTable {
         port.routes.iter().find(|route| route.frontend == *frontend).map(|route| (port, route))
     }
 
-    /// Is `address` the cluster IP of a Service? Then some port of it is a frontend.
-    pub fn cluster_ip_owner(&self, address: IpAddr) -> Option<&Arc<ServicePort>> {
-        self.claims.at(address).find_map(|(frontend, claim)| {
+    /// Whose cluster IP `address` is, if it is one.
+    pub fn cluster_ip_owner(&self, address: IpAddr) -> Option<&ServiceName> {
+        let with_route = self.claims.at(address).find_map(|(frontend, claim)| {
             let port = self.ports.get(&claim.id)?;
             let is_cluster_ip = |r: &Route| r.frontend == *frontend && r.kind == FrontendKind::ClusterIp;
-            port.routes.iter().any(is_cluster_ip).then_some(port)
-        })
+            port.routes.iter().any(is_cluster_ip).then_some(&claim.id.service)
+        });
+        with_route
+            .or_else(|| self.bare.iter().find(|(_, ips)| ips.contains(&address)).map(|(service, _)| service))
+    }
+
+    /// Cluster IPs of Services that have no route there: they have no port, or others hold their ports. All their ports are
+    /// undefined ones.
+    pub fn bare_cluster_ips(&self) -> &BTreeMap<ServiceName, BTreeSet<IpAddr>> {
+        &self.bare
     }
 
     /// This node: its addresses, and how it knows its pods.
@@ -150,8 +160,8 @@ impl ForwardingTable {
     }
 
     /// Decides `todo` anew, and with it every service port that gains or loses a frontend by that.
-    fn update_ports(&mut self, cluster: &Cluster, mut todo: BTreeSet<ServicePortId>, delta: &mut Delta) {
-        let mut services = BTreeSet::new();
+    fn update_ports(&mut self, cluster: &Cluster, changed: &Changed, delta: &mut Delta) {
+        let (mut todo, mut services) = (changed.ports.clone(), changed.services.clone());
         while let Some(id) = todo.pop_first() {
             let before = self.ports.get(&id).cloned();
             let wanted = build::service_port(cluster, &self.node, &id);
@@ -162,6 +172,7 @@ impl ForwardingTable {
         for service in services {
             delta.health_checks |= self.update_health_check(cluster, &service);
             delta.service_networks |= self.update_left_alone(cluster, &service);
+            delta.service_networks |= self.update_bare(cluster, &service);
         }
         delta.before.retain(|id, before| before.as_ref() != self.ports.get(id));
     }
@@ -213,9 +224,34 @@ impl ForwardingTable {
 
     fn update_left_alone(&mut self, cluster: &Cluster, service: &ServiceName) -> bool {
         let others = cluster.service(service).filter(|found| cluster.config().leaves_to_others(found));
-        let ips = others.map(|found| found.cluster_ips.iter().filter_map(|(_, ip)| *ip).collect());
-        replace(&mut self.left_alone, service, ips)
+        replace(&mut self.left_alone, service, others.and_then(|found| non_empty(found.cluster_ips.iter())))
     }
+
+    fn update_bare(&mut self, cluster: &Cluster, service: &ServiceName) -> bool {
+        let served = cluster.service(service).filter(|found| cluster.config().serves(found));
+        let bare = served.and_then(|found| {
+            let routed: BTreeSet<IpAddr> = port_ids(found).flat_map(|id| self.cluster_ips_of(&id)).collect();
+            non_empty(found.cluster_ips.iter().filter(|(_, ip)| ip.is_some_and(|ip| !routed.contains(&ip))))
+        });
+        replace(&mut self.bare, service, bare)
+    }
+
+    /// The cluster IPs on which a service port has a route.
+    fn cluster_ips_of(&self, id: &ServicePortId) -> Vec<IpAddr> {
+        let routes = self.ports.get(id).into_iter().flat_map(|port| port.routes.iter());
+        let cluster_ips = routes.filter(|route| route.kind == FrontendKind::ClusterIp);
+        cluster_ips
+            .filter_map(
+                |route| if let Frontend::Address { ip, .. } = route.frontend { Some(ip) } else { None },
+            )
+            .collect()
+    }
+}
+
+/// The addresses, unless there is none.
+fn non_empty<'a>(ips: impl Iterator<Item = (Family, &'a Option<IpAddr>)>) -> Option<BTreeSet<IpAddr>> {
+    let ips: BTreeSet<IpAddr> = ips.filter_map(|(_, ip)| *ip).collect();
+    (!ips.is_empty()).then_some(ips)
 }
 
 /// Makes `map` hold `value` for `service`, or nothing. Returns whether that is something new.
@@ -237,6 +273,11 @@ fn replace<T: PartialEq>(
 fn taken(claim: &Claim, route: &Route, holder: &Claim) -> Report {
     let object = ObjectRef::service(&claim.id.service);
     let value = route.frontend.to_string();
+    if claim.id.service == holder.id.service {
+        let problem =
+            "another port of this Service has this number and protocol; this one has no effect there";
+        return Report::new(object, "spec.ports", &value, problem);
+    }
     let problem = format!(
         "Service {} has it already (it was created earlier, or its name comes first); this Service gets it when that one goes",
         holder.id.service

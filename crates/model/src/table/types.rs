@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::name::ServicePortId;
-use crate::net::{Family, IpNet, Protocol, show_address_and_port};
+use crate::net::{ByFamily, Family, IpNet, Protocol, show_address_and_port};
 use crate::report::Report;
 use crate::time::Timestamp;
 
@@ -94,6 +94,16 @@ impl FrontendKind {
         }
     }
 
+    /// In words, with its article.
+    pub fn with_article(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "a cluster IP",
+            Self::LoadBalancerIp => "a load balancer IP",
+            Self::ExternalIp => "an external IP",
+            Self::NodePort => "a node port",
+        }
+    }
+
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
@@ -126,7 +136,7 @@ pub struct Route {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// To one of these.
-    Forward(Arc<Pool>),
+    Forward(Pool),
     /// No endpoint anywhere in the cluster: refuse it.
     Reject,
     /// Endpoints exist, but none that the policy lets this node use: stay silent.
@@ -135,7 +145,7 @@ pub enum Action {
 
 impl Action {
     /// The pool that connections go to, if any.
-    pub fn pool(&self) -> Option<&Arc<Pool>> {
+    pub fn pool(&self) -> Option<&Pool> {
         match self {
             Action::Forward(pool) => Some(pool),
             Action::Reject | Action::Drop => None,
@@ -157,19 +167,17 @@ pub enum Masquerade {
     Everybody,
 }
 
-/// The endpoints that one kind of traffic is spread over. Never empty.
+/// The endpoints that one kind of traffic is spread over. Never empty. Routes of one service port share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     how: How,
-    slots: u32,
-    endpoints: Box<[Endpoint]>,
+    endpoints: Arc<[Endpoint]>,
 }
 
 impl Pool {
     pub(super) fn new(how: How, endpoints: Vec<Endpoint>) -> Self {
         assert!(!endpoints.is_empty(), "a pool has endpoints; without any the action is Reject or Drop");
-        let slots = endpoints.iter().map(|e| u32::from(e.slots)).sum();
-        Self { how, slots, endpoints: endpoints.into() }
+        Self { how, endpoints: endpoints.into() }
     }
 
     /// How they were chosen.
@@ -179,7 +187,7 @@ impl Pool {
 
     /// All slots together. An endpoint's share is its own slots of these.
     pub fn slots(&self) -> u32 {
-        self.slots
+        self.endpoints.iter().map(|e| u32::from(e.slots)).sum()
     }
 
     /// The endpoints, ordered by address and port.
@@ -260,9 +268,28 @@ pub struct ServicePort {
     pub(super) trouble: Option<Box<Trouble>>,
 }
 
+/// Why a service port has no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Absence {
+    /// The Service is labelled as headless: its endpoints are not ours to serve.
+    HeadlessLabel,
+    /// No slice has an endpoint for it.
+    NoEndpoint,
+    /// There are endpoints, but their slices have no port of this name and protocol.
+    NoSuchPort,
+    /// There are some, at addresses that no endpoint can have.
+    Refused,
+    /// There are some, and none is ready or serves while it terminates.
+    NotReady,
+    /// There are some, and all have weight 0.
+    Drained,
+}
+
 /// What is wrong with a service port: nothing, with most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trouble {
+    pub(super) absence: ByFamily<Option<Absence>>,
+    pub(super) has_drained: ByFamily<bool>,
     pub(super) lost: Vec<Frontend>,
     pub(super) reports: Vec<Report>,
 }
@@ -271,6 +298,16 @@ impl ServicePort {
     /// Which one.
     pub fn id(&self) -> &ServicePortId {
         &self.claim.id
+    }
+
+    /// Why no connection of a family can be sent anywhere, where that is so.
+    pub fn absence(&self, family: Family) -> Option<Absence> {
+        self.trouble.as_ref().and_then(|trouble| *trouble.absence.get(family))
+    }
+
+    /// Have endpoints that could be used weight 0?
+    pub fn has_drained(&self, family: Family) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| *trouble.has_drained.get(family))
     }
 
     /// Frontends that it would have, but that an older Service holds.

@@ -3,16 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ColorChoice, ValueEnum};
 use ipnet::IpNet;
 use model::{Config, DetectLocal, NodePortAddress};
 
-use super::host;
 use super::said::Failure;
 use super::values::{Sentence, Words, address, cidr, name, node_port_address, port_range};
-use crate::embedded;
+use crate::{embedded, host};
 
 const SOURCES: &str = "Where Services come from";
 const NODE: &str = "This node";
@@ -24,9 +23,13 @@ const SPEECH: &str = "How portway speaks";
 #[derive(Args, Clone, Debug)]
 pub(super) struct Shared {
     /// Manifests to read: Services, EndpointSlices, Pods, Nodes, ServiceCIDRs; may be repeated. Without it, the
-    /// environment variable `PORTWAY_FROM`, a list separated by colons
+    /// environment variable `PORTWAY_FROM`, a list separated by colons; without that, the running portway is asked
     #[arg(long, global = true, value_name = "FILE|DIR", help_heading = SOURCES)]
     from: Vec<PathBuf>,
+
+    /// The folder of the running portway: its lock, and the socket by which root can ask it
+    #[arg(long, global = true, value_name = "DIR", default_value = "/run/portway", help_heading = SOURCES)]
+    run_dir: PathBuf,
 
     /// The name of this node: endpoints with this nodeName are local [default: the host name]
     #[arg(long, global = true, value_name = "NAME", value_parser = Sentence(name), help_heading = NODE)]
@@ -156,15 +159,25 @@ impl From<ColorWhen> for ColorChoice {
 }
 
 impl Shared {
-    /// The files and folders to read.
+    /// The files and folders to read; none where nobody named any.
+    pub(super) fn named_sources(&self) -> Vec<PathBuf> {
+        if self.from.is_empty() { from_environment() } else { self.from.clone() }
+    }
+
+    /// The files and folders to read, which must have been named.
     pub(super) fn sources(&self) -> Result<Vec<PathBuf>, Failure> {
-        let told = if self.from.is_empty() { from_environment() } else { self.from.clone() };
+        let told = self.named_sources();
         if told.is_empty() {
             return Err(Failure::usage(
                 "no source of Services: add `--from FILE|DIR` (try `--from examples`), or set PORTWAY_FROM",
             ));
         }
         Ok(told)
+    }
+
+    /// The folder of the running portway.
+    pub(super) fn run_dir(&self) -> &Path {
+        &self.run_dir
     }
 
     /// The name of this node.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use model::object::{Reader, WEIGHTS_ANNOTATION, weights_of};
 use model::{ObjectRef, Report};
 
 use super::args::Shared;
+use super::kube::{Slices, items, service_of_slice, text, texts};
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::table::printable;
@@ -27,8 +29,9 @@ pub(super) struct CheckArgs {}
 
 /// Runs `portway check`.
 pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let View { picture, .. } = View::open(shared, Memory::DryRun)?;
-    let findings = Findings::of(&picture);
+    let View { picture, .. } = View::read(shared, Memory::DryRun)?;
+    let strays = stray_weights(&picture);
+    let findings = Findings::of(&picture, &strays);
     let text = format!("{}{}", findings.show(&picture, paint), findings.summary(&picture, paint));
     Ok(Said { text, warnings: Vec::new(), found_wrong: findings.count() > 0 })
 }
@@ -41,7 +44,7 @@ struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    fn of(picture: &'a Picture) -> Self {
+    fn of(picture: &'a Picture, more: &'a [Report]) -> Self {
         let mut findings = Self::default();
         for problem in picture.problems() {
             let line = match problem.origin.line {
@@ -50,8 +53,11 @@ impl<'a> Findings<'a> {
             };
             findings.files.entry(problem.origin.file.display().to_string()).or_default().push(line);
         }
-        for report in picture.reports() {
+        for report in picture.reports().into_iter().chain(more) {
             findings.objects.entry(&report.object).or_default().push(report);
+        }
+        for reports in findings.objects.values_mut() {
+            in_order(reports);
         }
         findings
     }
@@ -113,6 +119,64 @@ pub(super) fn finding(report: &Report) -> String {
     format!("{}{value}: {}", report.field, report.problem)
 }
 
+/// Orders the reports on an object by field, numbers in it as numbers: `ports[2]` stands before `ports[10]`.
+pub(super) fn in_order(reports: &mut [&Report]) {
+    reports.sort_by_cached_key(|report| {
+        (report.object.clone(), natural(&report.field), report.value.clone(), report.problem.clone())
+    });
+}
+
+/// A text as words, each with the number that follows it.
+fn natural(mut text: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    while !text.is_empty() {
+        let (word, rest) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()));
+        let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+        parts.push((word.to_owned(), number.parse().unwrap_or_default()));
+        text = rest;
+    }
+    parts
+}
+
+/// Weights of nobody. Pods come and go, so that this is worth a word only to somebody who looks for mistakes.
+fn stray_weights(picture: &Picture) -> Vec<Report> {
+    let slices = Slices::of(picture);
+    let mut reports = Vec::new();
+    for object in picture.objects().values().filter(|object| object.origin.is_some()) {
+        match object.key.kind {
+            Kind::Service => reports.extend(strays_of(object, slices.of_service(object))),
+            Kind::EndpointSlice => reports.extend(strays_of(object, &[object])),
+            Kind::Pod | Kind::Node | Kind::ServiceCidr => {}
+        }
+    }
+    reports
+}
+
+/// The weights that an object gives to none of the endpoints in these slices.
+fn strays_of(object: &Object, slices: &[&Object]) -> Vec<Report> {
+    let name = format!("{}/{}", object.key.namespace, object.key.name);
+    let reader = Reader::new(ObjectRef { kind: object.key.kind.name(), name: name.as_str().into() });
+    let root = reader.root(&object.value);
+    let weights = weights_of(&root.at("metadata"));
+    let endpoints = || slices.iter().flat_map(|slice| items(&slice.value, "endpoints"));
+    let is_stray = |whom: &str| !endpoints().any(|endpoint| is_called(endpoint, whom));
+    let strays = weights.iter().filter(|weight| !weight.whom.is_empty() && is_stray(&weight.whom));
+    let report = |entry: String| {
+        let object = ObjectRef { kind: object.key.kind.name(), name: name.as_str().into() };
+        let field = format!("metadata.annotations[{WEIGHTS_ANNOTATION}]");
+        Report::new(object, &field, &entry, "no endpoint has this name or address now; it has no effect")
+    };
+    strays.map(|stray| report(format!("{}={}", stray.whom, stray.weight))).collect()
+}
+
+/// Is an endpoint a Pod of this name, or at this address?
+fn is_called(endpoint: &serde_json::Value, whom: &str) -> bool {
+    let is_pod =
+        text(endpoint, "targetRef.kind") == Some("Pod") && text(endpoint, "targetRef.name") == Some(whom);
+    let address = texts(endpoint, "addresses").first().and_then(|text| model::net::parse_ip(text));
+    is_pod || (address.is_some() && model::net::parse_ip(whom) == address)
+}
+
 /// Where the object of a report stands, for one that stands in a file.
 fn origin(picture: &Picture, wanted: &ObjectRef) -> Option<String> {
     let kind = Kind::parse(wanted.kind)?;
@@ -121,18 +185,54 @@ fn origin(picture: &Picture, wanted: &ObjectRef) -> Option<String> {
     picture.objects().get(&key)?.origin.as_ref().map(ToString::to_string)
 }
 
-/// `3 Services, 1 Pod`: those that stand in files.
+/// `3 Services, 1 Pod (without effect: 1 EndpointSlice)`: those that stand in files.
 fn count(picture: &Picture) -> String {
-    let of_kind = |kind: Kind| {
-        let stands_in_a_file = |object: &&Object| object.key.kind == kind && object.origin.is_some();
-        picture.objects().values().filter(stands_in_a_file).count()
-    };
-    let counted = Kind::ALL.into_iter().map(|kind| (of_kind(kind), kind.name()));
-    let shown: Vec<String> =
-        counted.filter(|(count, _)| *count > 0).map(|(count, name)| plural(count, name)).collect();
+    let (mut in_force, mut without) = (BTreeMap::new(), BTreeMap::new());
+    for object in picture.objects().values().filter(|object| object.origin.is_some()) {
+        let counts = if has_effect(picture, object) { &mut in_force } else { &mut without };
+        *counts.entry(object.key.kind).or_default() += 1;
+    }
+    let idle =
+        if without.is_empty() { String::new() } else { format!(" (without effect: {})", listed(&without)) };
+    format!("{}{idle}", listed(&in_force))
+}
+
+fn listed(counts: &BTreeMap<Kind, usize>) -> String {
+    let shown: Vec<String> = counts.iter().map(|(kind, count)| plural(*count, kind.name())).collect();
     if shown.is_empty() { "no objects".to_owned() } else { shown.join(", ") }
+}
+
+/// A slice is nothing without its Service, nor without a family.
+fn has_effect(picture: &Picture, object: &Object) -> bool {
+    if object.key.kind != Kind::EndpointSlice {
+        return true;
+    }
+    let service = service_of_slice(&object.value).map(|name| ObjectKey {
+        kind: Kind::Service,
+        namespace: object.key.namespace.clone(),
+        name: name.into(),
+    });
+    let is_dialled = matches!(text(&object.value, "addressType"), Some("IPv4" | "IPv6"));
+    is_dialled && service.is_some_and(|service| picture.objects().contains_key(&service))
 }
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_fields_are_ordered_as_numbers() {
+        let object = ObjectRef { kind: "Service", name: "default/web".into() };
+        let report = |field: &str| Report::new(object.clone(), field, "", "is wrong");
+        let fields = ["spec.ports[10].port", "spec.ports[2].port", "spec.ports[2].name", "spec", "a"];
+        let reports: Vec<Report> = fields.iter().map(|field| report(field)).collect();
+        let mut ordered: Vec<&Report> = reports.iter().collect();
+        in_order(&mut ordered);
+        let fields: Vec<&str> = ordered.iter().map(|report| &*report.field).collect();
+        assert_eq!(fields, ["a", "spec", "spec.ports[2].name", "spec.ports[2].port", "spec.ports[10].port"]);
+    }
 }

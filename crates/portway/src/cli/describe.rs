@@ -2,18 +2,21 @@
 //!
 //! Fields that the API server would have filled in are shown with the value that it would have chosen.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, ValueEnum};
+use model::Report;
 use serde_json::Value;
 
 use super::args::Shared;
-use super::check::finding;
-use super::kube::{self, Port, ReadyEndpoint, Slices, at, joined, shown, text, texts};
+use super::check::{finding, in_order};
+use super::kube::{self, Port, ReadyEndpoint, Refused, Slices, at, joined, shown, text, texts};
 use super::said::{Failure, Said};
 use super::select::Scope;
 use super::table::printable;
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
-use crate::objects::{Kind, Object};
+use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
 
 const EXAMPLES: &str = "\
@@ -50,21 +53,26 @@ pub(super) fn run(args: &DescribeArgs, shared: &Shared) -> Result<Said, Failure>
     let view = View::open(shared, Memory::Kept)?;
     let Resource::Service = args.resource;
     let found = args.scope.select(&view.picture, Kind::Service, &args.names)?;
-    let slices = Slices::of(&view.picture);
-    let describe = |service: &&Object| describe(&view.picture, service, slices.of_service(service));
+    let (slices, refused) = (Slices::of(&view.picture), Refused::of(&view.picture));
+    let reports = Reports::of(&view.picture);
+    let describe = |service: &&Object| {
+        let ready = kube::ready_endpoints(slices.of_service(service), &refused);
+        describe(service, &ready, &reports)
+    };
     let described: Vec<String> = found.iter().map(describe).collect();
     let text = if described.is_empty() { args.scope.nothing(true) } else { described.join("\n\n") };
     Ok(Said::about(&view.picture, text))
 }
 
-fn describe(picture: &Picture, service: &Object, slices: &[&Object]) -> String {
+fn describe(service: &Object, ready: &[ReadyEndpoint], reports: &Reports<'_>) -> String {
     let mut lines = Lines::default();
+    let name = format!("{}/{}", service.key.namespace, service.key.name);
     identity(&mut lines, service);
     addresses(&mut lines, &service.value);
-    ports(&mut lines, &service.value, &kube::ready_endpoints(slices));
+    ports(&mut lines, &service.value, ready);
     policies(&mut lines, &service.value);
     lines.add("Events", "<none>");
-    lines.add_all("Reports", &reports(picture, service));
+    lines.add_all("Reports", &reports.about(&name).iter().copied().map(shown_report).collect::<Vec<_>>());
     lines.show()
 }
 
@@ -107,7 +115,7 @@ fn identity(lines: &mut Lines, service: &Object) {
     lines.add("Namespace", &*service.key.namespace);
     lines.add_all("Labels", &or_none(kube::pairs(value, "metadata.labels", "=")));
     lines.add_all("Annotations", &or_none(kube::pairs(value, "metadata.annotations", ": ")));
-    lines.add("Selector", joined(&kube::pairs(value, "spec.selector", "=")));
+    lines.add("Selector", kube::selector(value));
     lines.add("Type", kube::service_type(value));
 }
 
@@ -119,12 +127,12 @@ fn addresses(lines: &mut Lines, service: &Value) {
     let ips = kube::cluster_ips(service);
     let families = families(service, &ips);
     let policy = if families.len() > 1 { "PreferDualStack" } else { "SingleStack" };
-    let some_list = |path: &str| Some(texts(service, path)).filter(|list| !list.is_empty());
+    let external_ips = Some(kube::external_ips(service)).filter(|list| !list.is_empty());
     lines.add("IP Family Policy", text(service, "spec.ipFamilyPolicy").unwrap_or(policy));
     lines.add("IP Families", joined(&families));
-    lines.add("IP", ips.first().copied().unwrap_or_default());
+    lines.add("IP", ips.first().copied().unwrap_or("<none>"));
     lines.add("IPs", joined(&ips));
-    lines.add_some("External IPs", some_list("spec.externalIPs").map(|list| joined(&list)));
+    lines.add_some("External IPs", external_ips.map(|list| joined(&list)));
     lines.add_some("Desired LoadBalancer IP", text(service, "spec.loadBalancerIP"));
     lines.add_some("External Name", text(service, "spec.externalName"));
     lines.add_some("LoadBalancer Ingress", ingress(service));
@@ -157,7 +165,7 @@ fn ports(lines: &mut Lines, service: &Value, ready: &[ReadyEndpoint]) {
         let name = if port.name().is_empty() { "<unset>" } else { port.name() };
         let protocol = port.protocol();
         let its = ready.iter().filter(|endpoint| endpoint.port_name == port.name());
-        let its: Vec<&str> = its.map(|endpoint| endpoint.address.as_str()).collect();
+        let its: Vec<String> = its.map(ReadyEndpoint::address).collect();
         lines.add("Port", format!("{name}  {}/{protocol}", port.number()));
         lines.add("TargetPort", format!("{}/{protocol}", port.target()));
         lines.add_some("NodePort", port.node_port().map(|number| format!("{name}  {number}/{protocol}")));
@@ -185,30 +193,46 @@ fn policies(lines: &mut Lines, service: &Value) {
     lines.add_some("LoadBalancer Source Ranges", ranges.map(|list| joined(&list)));
 }
 
-/// What is wrong with the Service, and with its slices.
-fn reports(picture: &Picture, service: &Object) -> Vec<String> {
-    let name = model::ServiceName::new(&service.key.namespace, &service.key.name);
-    reports_about(picture, &name)
-        .map(|report| if report.object.kind == "Service" { finding(report) } else { report.to_string() })
-        .collect()
+/// What is wrong with each Service and with its slices. Made once: each look at a picture's reports is one at all of them.
+#[derive(Debug)]
+pub(super) struct Reports<'a>(BTreeMap<String, Vec<&'a Report>>);
+
+impl<'a> Reports<'a> {
+    /// Those of a picture.
+    pub(super) fn of(picture: &'a Picture) -> Self {
+        let mut by_service: BTreeMap<String, Vec<&Report>> = BTreeMap::new();
+        for report in picture.reports() {
+            if let Some(service) = service_of(picture, report) {
+                by_service.entry(service).or_default().push(report);
+            }
+        }
+        for reports in by_service.values_mut() {
+            in_order(reports);
+        }
+        Self(by_service)
+    }
+
+    /// Those on the Service of this name, `namespace/name`, in the order of fields.
+    pub(super) fn about(&self, service: &str) -> &[&'a Report] {
+        self.0.get(service).map_or(&[], Vec::as_slice)
+    }
 }
 
-/// The reports on a Service and on its slices.
-pub(super) fn reports_about<'a>(
-    picture: &'a Picture,
-    service: &'a model::ServiceName,
-) -> impl Iterator<Item = &'a model::Report> {
-    let is_slice_of = |name: &str| {
-        let slices = picture.objects().values().filter(|object| object.key.kind == Kind::EndpointSlice);
-        slices.into_iter().any(|slice| {
-            name == format!("{}/{}", slice.key.namespace, slice.key.name)
-                && &*slice.key.namespace == service.namespace()
-                && kube::service_of_slice(&slice.value) == Some(service.name())
-        })
-    };
-    picture.reports().into_iter().filter(move |report| match report.object.kind {
-        "Service" => *report.object.name == *service.as_str(),
-        "EndpointSlice" => is_slice_of(&report.object.name),
-        _ => false,
-    })
+/// The Service that a report speaks of, itself or by one of its slices.
+fn service_of(picture: &Picture, report: &Report) -> Option<String> {
+    let (namespace, name) = report.object.name.split_once('/')?;
+    match Kind::parse(report.object.kind)? {
+        Kind::Service => Some(report.object.name.to_string()),
+        kind @ Kind::EndpointSlice => {
+            let key = ObjectKey { kind, namespace: namespace.into(), name: name.into() };
+            let service = kube::service_of_slice(&picture.objects().get(&key)?.value)?;
+            Some(format!("{namespace}/{service}"))
+        }
+        Kind::Pod | Kind::Node | Kind::ServiceCidr => None,
+    }
+}
+
+/// In one line; a report on the Service itself need not name it.
+fn shown_report(report: &Report) -> String {
+    if report.object.kind == Kind::Service.name() { finding(report) } else { report.to_string() }
 }

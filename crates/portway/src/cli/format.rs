@@ -35,9 +35,20 @@ impl Format {
 /// The one object that was asked for by name, or a `List` of all that were found.
 pub(super) fn objects(objects: &[&Object], is_one: bool, format: Structured) -> Result<String, Failure> {
     match objects {
-        [object] if is_one => value(&object.value, format),
-        _ => list(&objects.iter().map(|object| (*object.value).clone()).collect::<Vec<_>>(), format),
+        [object] if is_one => value(&in_its_namespace(object), format),
+        _ => list(&objects.iter().map(|object| in_its_namespace(object)).collect::<Vec<_>>(), format),
     }
+}
+
+/// The object, with the namespace that it is in where its manifest leaves that to be understood.
+fn in_its_namespace(object: &Object) -> Value {
+    let mut value = (*object.value).clone();
+    if object.key.kind.is_namespaced()
+        && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("namespace".to_owned(), (&*object.key.namespace).into());
+    }
+    value
 }
 
 /// A `List`.

@@ -4,7 +4,8 @@
 //! exit code: 0 fine, 1 something is wrong with what was asked about, 2 the question itself is malformed.
 //!
 //! ```text
-//!   args ──► view (loads the picture) ──► get | describe | explain | check | render ──► Said ──► output
+//!   args ──► view (loads the picture) ──► get | describe | explain | check | render | diff ──► Said ──► output
+//!   args ──► run | status | cleanup ─────────────────────────────────────────────────────────► Said ──► output
 //! ```
 //!
 //! Every command is a function from arguments to `said::Said` or `said::Failure`; only `output` prints.
@@ -12,18 +13,21 @@
 mod age;
 mod args;
 mod check;
+mod cleanup;
 mod completions;
 mod describe;
+mod diff;
 mod explain;
 mod format;
 mod get;
-mod host;
 mod kube;
 mod logging;
 mod output;
 mod render;
+mod run;
 mod said;
 mod select;
+mod status;
 mod suggest;
 mod table;
 mod values;
@@ -33,6 +37,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use tracing_subscriber::filter::LevelFilter;
 
 use args::{ColorWhen, Global, Shared};
 use output::Output;
@@ -47,6 +53,7 @@ Examples:
   portway describe service mysql-service --from examples
   portway explain outside 192.0.2.10:30964 --from examples --node-ip 192.0.2.10
   portway check --from examples
+  portway run --from /etc/portway                  as root: makes this kernel serve them
 
 Exit codes: 0 fine, 1 something is wrong or not found, 2 the command line is malformed.";
 
@@ -75,6 +82,14 @@ enum Command {
     Check(check::CheckArgs),
     /// Shows what a mode would write to the kernel; needs no root
     Render(render::RenderArgs),
+    /// Makes this kernel serve the Services, and follows their changes; needs root
+    Run(run::RunArgs),
+    /// Tells how the running portway is doing
+    Status(status::StatusArgs),
+    /// Compares this kernel with what it should hold
+    Diff(diff::DiffArgs),
+    /// Removes from this kernel what portway wrote, and nothing else
+    Cleanup(cleanup::CleanupArgs),
     /// Prints a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -95,7 +110,8 @@ pub fn run() -> ExitCode {
 
 fn answer(cli: &Cli) -> ExitCode {
     let output = Output::new(cli.global.color, cli.global.log_format);
-    logging::start(cli.global.log_format, output.colours_errors());
+    let level = if matches!(cli.command, Command::Run(_)) { LevelFilter::INFO } else { LevelFilter::WARN };
+    logging::start(cli.global.log_format, output.colours_errors(), level);
     output.finish(&obey(cli, &output))
 }
 
@@ -106,6 +122,10 @@ fn obey(cli: &Cli, output: &Output) -> Result<Said, Failure> {
         Command::Explain(args) => explain::run(args, &cli.shared, output.paint()),
         Command::Check(args) => check::run(args, &cli.shared, output.paint()),
         Command::Render(args) => render::run(args, &cli.shared),
+        Command::Run(args) => run::run(args, &cli.shared, output),
+        Command::Status(args) => status::run(args, &cli.shared),
+        Command::Diff(args) => diff::run(args, &cli.shared),
+        Command::Cleanup(args) => cleanup::run(args, &cli.shared),
         Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),
     }
 }

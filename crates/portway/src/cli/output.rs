@@ -92,6 +92,11 @@ impl Output {
         }
     }
 
+    /// Says a line while a command still runs. A reader that went away changes nothing.
+    pub(super) fn say(&self, line: &str) {
+        let _ = self.print(&format!("{line}\n"));
+    }
+
     /// Prints to standard output; the exit code is there when that went wrong.
     fn print(&self, text: &str) -> Option<ExitCode> {
         let mut out = io::stdout().lock();

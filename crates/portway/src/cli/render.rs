@@ -3,15 +3,19 @@
 //! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
+use dataplane::nftables;
 
 use super::args::Shared;
 use super::said::{Failure, Said};
 use super::values::Words;
+use super::view::{Memory, View};
 use crate::modes::Mode;
+use crate::picture::Picture;
 
 const EXAMPLES: &str = "\
 Examples:
-  portway render --mode nftables --from examples";
+  portway render --mode nftables --from examples
+  portway render --from examples | nft -c -f -          asks nft whether it understands";
 
 /// `portway render`.
 #[derive(Args, Debug)]
@@ -23,19 +27,33 @@ pub(super) struct RenderArgs {
 }
 
 /// Runs `portway render`.
-pub(super) fn run(args: &RenderArgs, _shared: &Shared) -> Result<Said, Failure> {
-    rules(args.mode).map(|text| Said { text, ..Said::default() })
+pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
+    refuse_unoffered(args.mode, "rendered")?;
+    let View { picture, .. } = View::open(shared, Memory::Kept)?;
+    let text = rules(args.mode, &picture);
+    Ok(Said::about(&picture, text))
 }
 
-/// What a mode would write. A mode that can do so will take the picture here.
-fn rules(mode: Mode) -> Result<String, Failure> {
+/// What a mode would write.
+fn rules(mode: Mode, picture: &Picture) -> String {
     match mode {
-        Mode::Nftables | Mode::Iptables | Mode::Ipvs | Mode::Userspace => Err(not_offered(mode)),
+        Mode::Nftables => nftables::render(picture.table(), &nftables_options(mode)),
+        Mode::Iptables | Mode::Ipvs | Mode::Userspace => String::new(),
     }
 }
 
-fn not_offered(mode: Mode) -> Failure {
-    Failure::refused(format!(
-        "mode `{mode}` cannot be rendered yet: this release has no kernel side; `portway get routes` shows what it would have to do"
-    ))
+/// What the mode promises, for the nftables dataplane.
+pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
+    nftables::Options { promises: mode.promises(), ..nftables::Options::default() }
+}
+
+/// Refuses a mode that has no kernel side yet.
+pub(super) fn refuse_unoffered(mode: Mode, done: &str) -> Result<(), Failure> {
+    match mode {
+        Mode::Nftables => Ok(()),
+        Mode::Iptables | Mode::Ipvs | Mode::Userspace => Err(Failure::refused(format!(
+            "mode `{mode}` cannot be {done} yet: this release has no kernel side for it; use `--mode nftables`, and \
+             `portway get routes` shows what a mode would have to do"
+        ))),
+    }
 }

@@ -17,9 +17,11 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// This text, with a warning for each file that could not be read in full.
+    /// This text, with a warning for each file that could not be read in full, and one for what is wrong with objects.
     pub(super) fn about(picture: &Picture, text: String) -> Self {
-        Self { text, warnings: warnings(picture), found_wrong: false }
+        let mut warnings = warnings(picture);
+        warnings.extend(wrong_objects(picture));
+        Self { text, warnings, found_wrong: false }
     }
 }
 
@@ -71,4 +73,13 @@ impl Failure {
 /// What is wrong with files, one line each.
 fn warnings(picture: &Picture) -> Vec<String> {
     picture.problems().iter().map(|problem| printable(&problem.to_string())).collect()
+}
+
+/// How much is wrong with objects: reports are many lines, and `check` is there to show them.
+fn wrong_objects(picture: &Picture) -> Option<String> {
+    match picture.reports().len() {
+        0 => None,
+        1 => Some("1 problem with an object: see `portway check`".to_owned()),
+        count => Some(format!("{count} problems with objects: see `portway check`")),
+    }
 }

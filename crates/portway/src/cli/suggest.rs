@@ -2,24 +2,35 @@
 
 /// The word nearest to `text`, if one is near enough to have been meant.
 pub(super) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = 1 + text.chars().count() / 3;
-    let with_distance = words.into_iter().map(|word| (distance(text, word), word));
-    with_distance.filter(|(distance, _)| *distance <= limit).min().map(|(_, word)| word)
+    let length = text.chars().count();
+    // Two slips at most, and more of the word right than wrong: a guess that is far off misleads.
+    let is_near = |(distance, _): &(usize, &str)| *distance <= 2 && 2 * distance < length;
+    let candidates = words.into_iter().filter(|word| word.chars().count().abs_diff(length) <= 2);
+    candidates.map(|word| (distance(text, word), word)).filter(is_near).min().map(|(_, word)| word)
 }
 
-/// How many letters must be inserted, left out or exchanged to get from one to the other (Levenshtein).
+/// How many letters must be inserted, left out, exchanged, or swapped with their neighbour to get from one to the other.
 fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (line, letter) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, other) in to.iter().enumerate() {
-            let exchanged = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = exchanged.min(diagonal + 1).min(row[column] + 1);
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for line in 1..=from.len() {
+        let mut row = vec![line];
+        for column in 1..=to.len() {
+            let above = &rows[line - 1];
+            let exchanged = above[column - 1] + usize::from(from[line - 1] != to[column - 1]);
+            let mut least = exchanged.min(above[column] + 1).min(row[column - 1] + 1);
+            let is_swap = line > 1
+                && column > 1
+                && from[line - 1] == to[column - 2]
+                && from[line - 2] == to[column - 1];
+            if is_swap {
+                least = least.min(rows[line - 2][column - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[to.len()]
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
@@ -34,6 +45,9 @@ mod tests {
             ("iptbales", Some("iptables")),
             ("ipsv", Some("ipvs")),
             ("ebpf", None),
+            ("vp", None),
+            ("tables", Some("iptables")),
+            ("table", None),
             ("", None),
         ] {
             assert_eq!(nearest(text, words), expected, "{text}");

@@ -3,15 +3,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::Event;
-use model::facts::Fact;
 use model::time::Timestamp;
 
 use super::args::Shared;
-use super::host;
 use super::said::Failure;
 use crate::embedded::{Embedded, StoreError};
+use crate::host::{self, HostFacts};
 use crate::manifests::Source;
 use crate::picture::Picture;
+use crate::socket;
 
 /// May the addresses that Services are given be remembered?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,33 +32,54 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Reads the files that the options name.
+    /// Reads the files that the options name. Where they name none, the running portway is asked.
     pub(super) fn open(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
+        if shared.named_sources().is_empty() { Self::running(shared) } else { Self::read(shared, memory) }
+    }
+
+    /// Reads the files that the options name.
+    pub(super) fn read(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
         let (now, config) = (now(), shared.config()?);
         let mut source = Source::open(&shared.sources()?).map_err(|error| Failure::because(&error))?;
         let options = shared.allocation(memory == Memory::DryRun);
         let embedded = Embedded::open(options, now).map_err(|error| refusal(&error))?;
         let mut picture = Picture::new(config, embedded, None);
         picture.follow(&mut source).map_err(|error| Failure::because(&error))?;
-        describe_node(&mut picture);
+        if let Some(sentence) = source.refusal(picture.problems()) {
+            return Err(Failure::refused(sentence));
+        }
+        let node = host::node(&picture.cluster().config().node_name);
+        picture.describe_node(node);
         Ok(Self { picture, now })
+    }
+
+    /// As `portway run` would see it on this host: also with the addresses of the host that nobody names.
+    pub(super) fn open_on_host(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
+        let mut view = Self::open(shared, memory)?;
+        if view.picture.cluster().local_addresses().is_none() {
+            let host = HostFacts::read(&view.picture.cluster().config().node_name);
+            view.picture.take(host.addresses.map(Event::LocalAddresses));
+        }
+        Ok(view)
+    }
+
+    /// Asks the running portway.
+    fn running(shared: &Shared) -> Result<Self, Failure> {
+        let snapshot = socket::picture(shared.run_dir()).map_err(|error| {
+            Failure::usage(format!(
+                "no source of Services: {error}; add `--from FILE|DIR` (try `--from examples`), set PORTWAY_FROM, or \
+                 start `portway run`"
+            ))
+        })?;
+        Ok(Self { picture: Picture::of(snapshot), now: now() })
     }
 }
 
 /// Ranges that make no sense together are a mistake in the command line; anything else is one of the machine.
-fn refusal(error: &StoreError) -> Failure {
+pub(super) fn refusal(error: &StoreError) -> Failure {
     match error {
         StoreError::Range { .. } => Failure::usage(error.to_string()),
         _ => Failure::because(error),
-    }
-}
-
-/// Where nobody says what addresses this node has, it has those of this host.
-fn describe_node(picture: &mut Picture) {
-    let cluster = picture.cluster();
-    if cluster.config().node_ips.is_empty() && cluster.node().is_none() {
-        let node = host::node(&cluster.config().node_name);
-        picture.take(node.map(|node| Event::Apply(Fact::Node(node))));
     }
 }
 

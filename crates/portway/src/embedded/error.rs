@@ -18,8 +18,7 @@ pub enum StoreError {
     },
     /// A range overlaps this host's own network. Trying again helps only when the host changed.
     #[error(
-        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. Choose a range \
-         that this host does not use, such as `{flag} {suggestion}`"
+        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. {}", such_as(flag, *suggestion)
     )]
     Overlap {
         /// The flag.
@@ -28,8 +27,21 @@ pub enum StoreError {
         range: IpNet,
         /// The address or route.
         what: String,
-        /// A range that is free here.
-        suggestion: IpNet,
+        /// A range that is free here, where we know one.
+        suggestion: Option<IpNet>,
+    },
+    /// Another process has had its turn at the store for too long. Trying again helps when it is done.
+    #[error(
+        "{path} has been locked for {seconds} seconds by {holder}: no address was given. Wait for it or stop it, or choose \
+         another folder with `--state-dir`"
+    )]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+        /// How long we waited.
+        seconds: u64,
+        /// Who has it, in words.
+        holder: String,
     },
     /// The folder, or a file in it, could not be used. Trying again helps when the disk does.
     #[error("cannot {action} {path}: {source}. {way_out}")]
@@ -62,6 +74,12 @@ pub enum StoreError {
         /// The thing.
         path: PathBuf,
     },
+}
+
+/// The way out of an overlap.
+fn such_as(flag: &str, suggestion: Option<IpNet>) -> String {
+    let example = suggestion.map(|range| format!(", such as `{flag} {range}`")).unwrap_or_default();
+    format!("Choose a range that this host does not use{example}")
 }
 
 impl StoreError {

@@ -59,8 +59,8 @@ pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), Store
         let clashes =
             |used: &&Used| overlaps(&range, &used.net) && (flag == SERVICE_CIDR || range.contains(&used.net));
         if let Some(clash) = used.iter().find(clashes) {
-            let what = clash.words.clone();
-            return Err(StoreError::Overlap { flag, range, what, suggestion: suggestion(&range, &used) });
+            let (what, suggestion) = (clash.words.clone(), suggestion(flag, &range, options, &used));
+            return Err(StoreError::Overlap { flag, range, what, suggestion });
         }
     }
     Ok(())
@@ -92,23 +92,48 @@ fn says_who_lives_there(route: &Route) -> bool {
     route.table == RouteTable::Main && !repeats_an_address && route.prefix_length > 1
 }
 
-/// A range of the same family and size, or near it, that nothing here uses.
-fn suggestion(range: &IpNet, used: &[Used]) -> IpNet {
-    let candidates: &[&str] = if range.addr().is_ipv4() {
-        &[
-            "10.96.0.0/12",
-            "10.200.0.0/16",
-            "172.30.0.0/16",
-            "192.168.240.0/20",
-            "100.64.128.0/17",
-            "198.18.0.0/16",
-        ]
+/// Ranges that few hosts use, the usual ones first.
+const FOR_SERVICES: [&str; 10] = [
+    "10.96.0.0/12",
+    "10.200.0.0/16",
+    "172.30.0.0/16",
+    "192.168.240.0/20",
+    "100.64.128.0/17",
+    "198.18.0.0/16",
+    "fd00:96::/112",
+    "fd5a:7e1f:96::/112",
+    "fdc9:30b2:96::/112",
+    "fd12:6ca4:96::/112",
+];
+const FOR_LOAD_BALANCERS: [&str; 10] = [
+    "192.168.240.0/24",
+    "172.31.240.0/24",
+    "10.250.240.0/24",
+    "100.64.240.0/24",
+    "198.19.240.0/24",
+    "192.0.2.0/24",
+    "fd00:97::/112",
+    "fd5a:7e1f:97::/112",
+    "fdc9:30b2:97::/112",
+    "fd12:6ca4:97::/112",
+];
+
+/// A range of the same family that shares nothing with this host, with the other ranges of `options`, nor with the one
+/// that was refused. `None` when this host uses all that we know of.
+fn suggestion(flag: &str, range: &IpNet, options: &Options, used: &[Used]) -> Option<IpNet> {
+    let (candidates, others) = if flag == SERVICE_CIDR {
+        (FOR_SERVICES, &options.load_balancer_cidrs)
     } else {
-        &["fd00:96::/112", "fd5a:7e1f:96::/112", "fdc9:30b2:96::/112"]
+        (FOR_LOAD_BALANCERS, &options.service_cidrs)
     };
-    let nets = candidates.iter().filter_map(|text| model::net::parse_cidr(text));
-    let is_free = |net: &IpNet| !overlaps(net, range) && used.iter().all(|u| !overlaps(net, &u.net));
-    let mut nets: Vec<IpNet> = nets.filter(|net| !overlaps(net, range)).collect();
-    nets.sort_by_key(|net| !is_free(net));
-    nets.first().copied().unwrap_or(*range)
+    let taken: Vec<&IpNet> = used.iter().map(|used| &used.net).chain(others).chain([range]).collect();
+    let usual = candidates.iter().filter_map(|text| model::net::parse_cidr(text));
+    let mut of_family = usual.chain(sixteens()).filter(|net| net.addr().is_ipv4() == range.addr().is_ipv4());
+    of_family.find(|net| taken.iter().all(|taken| !overlaps(net, taken)))
+}
+
+/// Every private network of 65,536 addresses, for hosts that use the usual ones.
+fn sixteens() -> impl Iterator<Item = IpNet> {
+    let starts = (0..=255).map(|second| (10, second)).chain((16..=31).map(|second| (172, second)));
+    starts.filter_map(|(first, second)| IpNet::new([first, second, 0, 0].into(), 16).ok())
 }

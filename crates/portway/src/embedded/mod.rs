@@ -49,6 +49,9 @@ use pending::Pending;
 use ranges::Ranges;
 use store::{Record, Store, Tenant, Turn};
 
+/// After a change of ranges every Service has another address: a few examples are enough.
+const MOST_MOVES_SAID: usize = 10;
+
 /// Objects, completed.
 #[derive(Debug)]
 pub struct Embedded {
@@ -66,6 +69,8 @@ pub struct Embedded {
     completed: BTreeMap<ObjectKey, Object>,
     /// Objects of which nothing can be used, and hand-written slices that hide ours.
     object_reports: BTreeMap<ObjectKey, Report>,
+    /// Services that this process gave another value, since their old one lies outside of the ranges now.
+    moves: BTreeMap<ServiceName, Vec<Report>>,
     pending: Pending,
     is_first: bool,
 }
@@ -104,6 +109,7 @@ impl Embedded {
             made_for: BTreeMap::new(),
             completed: BTreeMap::new(),
             object_reports: BTreeMap::new(),
+            moves: BTreeMap::new(),
             pending,
             is_first: true,
         })
@@ -143,7 +149,7 @@ impl Embedded {
             });
             state.demand.reports.iter().chain(refused)
         });
-        let objects = self.object_reports.values();
+        let objects = self.object_reports.values().chain(self.moves.values().flatten());
         services.chain(self.endpoints.reports()).chain(objects).chain(self.store.reports())
     }
 
@@ -176,6 +182,7 @@ impl Embedded {
         let Some(service) = service else {
             let answers = self.services.remove(name).map(|state| state.answers).unwrap_or_default();
             self.usage.drop_all(name, &answers);
+            self.moves.remove(name);
             self.endpoints.remove_service(name);
             return self.pending.service_is_gone(name);
         };
@@ -194,20 +201,35 @@ impl Embedded {
         self.pending.addresses.extend(changed_by_others);
         self.pending.addresses.extend(std::mem::take(&mut self.pending.unsettled));
         self.pending.addresses.retain(|name| self.services.contains_key(name));
-        let mut batch = Vec::new();
+        let (mut batch, mut moves) = (Vec::new(), Vec::new());
         self.note_presence(&turn, &mut batch);
-        let answers = self.allocate(&turn, &mut batch);
+        let answers = self.allocate(&turn, &mut batch, &mut moves);
         if let Err(error) = self.store.commit(turn, &batch) {
             self.forget_what_was_not_written();
             return Err(error);
         }
         self.is_first = false;
+        self.tell_moves(moves);
         self.pending.gone.clear();
         self.pending.addresses.clear();
         for (name, answers) in answers {
             self.adopt(&name, answers);
         }
         Ok(())
+    }
+
+    /// A later command finds the new value in its place, so this is the moment to say it.
+    fn tell_moves(&mut self, moves: Vec<(ServiceName, Report)>) {
+        let (count, is_said) = (moves.len(), !self.store.is_dry());
+        for (index, (name, report)) in moves.into_iter().enumerate() {
+            if is_said && index < MOST_MOVES_SAID {
+                tracing::warn!("{report}");
+            }
+            self.moves.entry(name).or_default().push(report);
+        }
+        if is_said && count > MOST_MOVES_SAID {
+            tracing::warn!("{} more values changed for the same reason", count - MOST_MOVES_SAID);
+        }
     }
 
     /// Notes which Services came and went. The first batch is all there is: who is not in it is absent. Where other
@@ -235,7 +257,12 @@ impl Embedded {
         }
     }
 
-    fn allocate(&mut self, turn: &Turn, batch: &mut Vec<Record>) -> Vec<(ServiceName, Vec<Answer>)> {
+    fn allocate(
+        &mut self,
+        turn: &Turn,
+        batch: &mut Vec<Record>,
+        moves: &mut Vec<(ServiceName, Report)>,
+    ) -> Vec<(ServiceName, Vec<Answer>)> {
         let extra_ranges = self.extra_ranges();
         let mut names: Vec<&ServiceName> = self.pending.addresses.iter().collect();
         names.sort_by_key(|name| (self.created(name), *name));
@@ -252,6 +279,7 @@ impl Embedded {
             store: &mut self.store,
             turn,
             batch,
+            moves,
             is_alone: OnceCell::new(),
         };
         let answers = allocation.answer(&applicants);

@@ -68,6 +68,11 @@ impl Claims {
         self.by_file.contains_key(file)
     }
 
+    /// Does a file below this folder hold anything?
+    pub(super) fn holds_below(&self, folder: &Path) -> bool {
+        self.by_file.keys().any(|file| file.starts_with(folder))
+    }
+
     /// What changed since the last call, in the order of keys.
     pub(super) fn changes(&mut self) -> Vec<Change> {
         let touched = std::mem::take(&mut self.touched);

@@ -100,6 +100,8 @@ struct Known {
     stamp: Option<Stamp>,
     digest: Option<u64>,
     problems: Vec<Problem>,
+    /// Its present content is not in force, as a whole.
+    is_refused: bool,
 }
 
 impl Source {
@@ -130,6 +132,25 @@ impl Source {
         self.read_all(&tree);
         let changes = self.claims.changes();
         (changes, self.problems(tree))
+    }
+
+    /// Why there is nothing to show at all: every path of `--from` was refused. `problems` are those that the last
+    /// [`Source::changes`] told. `None` as soon as one path could be read, whatever it holds.
+    pub fn refusal(&self, problems: &[Problem]) -> Option<String> {
+        if !self.roots.iter().all(|root| self.is_refused(root)) {
+            return None;
+        }
+        let concerns_a_root =
+            |problem: &&Problem| self.roots.iter().any(|root| **root == *problem.origin.file);
+        let sentences: Vec<_> = problems.iter().filter(concerns_a_root).map(ToString::to_string).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    fn is_refused(&self, root: &Path) -> bool {
+        match self.files.get(root) {
+            Some(known) => known.is_refused && !self.claims.holds(root),
+            None => fs::read_dir(root).is_err(),
+        }
     }
 
     /// Starts following. What happened since the last look is not known, so the first [`Source::wait`] returns at once.
@@ -247,15 +268,27 @@ impl Source {
         let outcome =
             if holds { "its last good content stays in force" } else { "nothing of it is in force" };
         let problems = vec![problem(file, line, format!("{reason}; {outcome}"))];
-        self.files.insert(Arc::clone(file), Known { problems, ..Known::default() });
+        self.files.insert(Arc::clone(file), Known { problems, is_refused: true, ..Known::default() });
     }
 
     fn problems(&self, tree: Tree) -> Vec<Problem> {
-        let mut problems = tree.problems;
+        let left_out = tree.unknown.iter().map(|(folder, reason)| self.left_out(folder, reason));
+        let mut problems: Vec<Problem> = left_out.collect();
+        problems.extend(tree.problems);
         problems.extend(self.files.values().flat_map(|known| known.problems.iter().cloned()));
         problems.extend(self.claims.problems());
         problems.sort();
+        problems.dedup();
         problems
+    }
+
+    fn left_out(&self, folder: &Path, reason: &str) -> Problem {
+        let outcome = if self.claims.holds_below(folder) {
+            "what was read from it before stays in force"
+        } else {
+            "nothing of it is in force"
+        };
+        problem(&folder.into(), 0, format!("{reason}; {outcome}"))
     }
 
     fn unwatchable(&self, folder: Option<PathBuf>, error: &notify::Error) -> SourceError {

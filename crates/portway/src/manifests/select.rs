@@ -43,6 +43,10 @@ const CORE_KINDS: [&str; 18] = [
     "ServiceAccount",
 ];
 
+/// What to write in the place of `Endpoints`, which Kubernetes itself has given up.
+const USE_SLICES: &str = "write an `EndpointSlice` (`apiVersion: discovery.k8s.io/v1`) with the label \
+                          `kubernetes.io/service-name`, which has taken its place";
+
 /// An object that means something to us.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -190,6 +194,9 @@ impl Role {
         }
         if (kind, api_version) == ("List", "v1") {
             return Role::List;
+        }
+        if api_version == "v1" && matches!(kind, "Endpoints" | "EndpointsList") {
+            return Role::Wrong(format!("kind `{kind}` is not read: {USE_SLICES}"));
         }
         match kind.strip_suffix("List").and_then(Kind::parse) {
             Some(ours) if api_versions(ours).contains(&api_version) => Role::ListOf(ours),

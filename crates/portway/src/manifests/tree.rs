@@ -33,8 +33,8 @@ pub(super) struct Tree {
     pub(super) folders: BTreeSet<PathBuf>,
     /// The links that were followed.
     pub(super) links: BTreeSet<PathBuf>,
-    /// Folders that exist and could not be listed: their files are neither there nor gone.
-    pub(super) unknown: Vec<PathBuf>,
+    /// Folders that exist and could not be listed, each with the reason: their files are neither there nor gone.
+    pub(super) unknown: Vec<(PathBuf, String)>,
     /// What is wrong.
     pub(super) problems: Vec<Problem>,
 }
@@ -51,7 +51,7 @@ impl Tree {
 
     /// Is it unknown whether this file is still there?
     pub(super) fn is_unknown(&self, file: &Path) -> bool {
-        self.unknown.iter().any(|folder| file.starts_with(folder))
+        self.unknown.iter().any(|(folder, _)| file.starts_with(folder))
     }
 }
 
@@ -152,8 +152,7 @@ impl Walk {
     }
 
     fn leave_out(&mut self, folder: &Path, reason: &str) {
-        self.tree.unknown.push(folder.to_owned());
-        self.object_to(folder, format!("{reason}; what was read from it before stays in force"));
+        self.tree.unknown.push((folder.to_owned(), reason.to_owned()));
     }
 
     fn object_to(&mut self, path: &Path, message: String) {

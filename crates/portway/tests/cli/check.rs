@@ -35,14 +35,72 @@ fn every_problem_is_listed_under_its_file_or_object() {
 }
 
 #[test]
-fn modes_say_that_they_cannot_be_rendered_yet() {
+fn nftables_is_rendered_and_the_other_modes_say_that_they_cannot_be_yet() {
     let place = Place::new();
-    for mode in ["nftables", "iptables", "ipvs", "userspace"] {
+    let text = place.on_examples("render --mode nftables").fine();
+    assert!(text.contains("table ip kube-proxy") && text.contains("table ip6 kube-proxy"), "{text}");
+    for mode in ["iptables", "ipvs", "userspace"] {
         place
             .on_examples(&format!("render --mode {mode}"))
-            .refused(1, &[&format!("mode `{mode}` cannot be rendered yet")]);
+            .refused(1, &[&format!("mode `{mode}`"), "`portway get routes`"]);
     }
     place
         .on_examples("render --mode nftable")
         .refused(2, &["unknown mode `nftable`: did you mean `nftables`?"]);
+}
+
+#[test]
+fn a_weight_of_nobody_is_found() {
+    let place = Place::with_example("weighted.yaml");
+    let text = std::fs::read_to_string(crate::harness::examples().join("weighted.yaml")).unwrap();
+    place.write("services.yaml", text.replace("api-canary=1", "api-canary=1,api-gone=2,10.9.9.9=3"));
+    let said = place.portway("check").ends_with(1);
+    said.says(&[
+        "metadata.annotations[portway.io/weights] `api-gone=2`: no endpoint",
+        "`10.9.9.9=3`",
+        "2 problems",
+    ]);
+    assert_eq!(place.portway("get services").ends_with(0).err, "", "pods come and go");
+}
+
+#[test]
+fn slices_without_effect_do_not_count_as_in_force() {
+    let slice = |name: &str, label: &str, family: &str| {
+        format!(
+            "---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: {family}, ports: [{{port: 80}}], \
+             metadata: {{name: {name}, labels: {{{label}}}}}, endpoints: [{{addresses: [10.1.0.9]}}]}}\n"
+        )
+    };
+    let label = "kubernetes.io/service-name: web";
+    let place = Place::with(
+        &[
+            "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}\n",
+            &slice("good", label, "IPv4"),
+            &slice("lonely", "", "IPv4"),
+            &slice("named", label, "FQDN"),
+            &slice("early", "kubernetes.io/service-name: later", "IPv4"),
+        ]
+        .concat(),
+    );
+    place
+        .portway("check")
+        .ends_with(1)
+        .says(&["in force: 1 Service, 1 EndpointSlice (without effect: 3 EndpointSlices)."]);
+}
+
+#[test]
+fn each_problem_is_listed_once_and_in_the_order_of_fields() {
+    let ports: Vec<String> = (0..12).map(|n| format!("{{name: p{n}, port: 0}}")).collect();
+    let place = Place::with(&format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{clusterIP: 5, loadBalancerSourceRanges: 5, \
+         ports: [{}]}}}}",
+        ports.join(", ")
+    ));
+    let out = place.portway("check").ends_with(1).out;
+    let lines: Vec<&str> = out.lines().filter(|line| line.starts_with("  spec.")).collect();
+    let mut once = lines.clone();
+    once.dedup();
+    assert_eq!(lines, once, "{out}");
+    let place_of = |field: &str| lines.iter().position(|line| line.contains(field)).unwrap();
+    assert!(place_of("ports[2]") < place_of("ports[10]"), "{out}");
 }

@@ -128,3 +128,66 @@ fn what_cannot_be_asked_is_refused_with_the_way_out() {
         place.on_examples(&format!("explain {question}")).refused(code, &words);
     }
 }
+
+#[test]
+fn a_protocol_that_a_service_has_not_is_said() {
+    let place = Place::new();
+    place
+        .on_examples("explain 8.8.8.8 web/udp")
+        .refused(1, &["Service default/web has no UDP port: it has `http` (80/tcp)"]);
+}
+
+#[test]
+fn somebody_outside_is_nobody_of_the_cluster() {
+    let place = Place::with(
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {externalIPs: [203.0.113.3], ports: [{port: 80}]}}\n---\n\
+         {apiVersion: v1, kind: Node, metadata: {name: a}, status: {addresses: [{type: InternalIP, address: 203.0.113.1}]}}\n\
+         ---\n{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {podIP: 203.0.113.2}}\n",
+    );
+    let source = |more: &str| {
+        let question = format!("explain outside 203.0.113.3:80 --node-name a -o json {more}");
+        place.portway(&question).json()["packet"]["source"].clone()
+    };
+    assert_eq!(source(""), "203.0.113.4");
+    assert_eq!(source("--cluster-cidr 203.0.113.0/24"), "198.51.100.1");
+}
+
+#[test]
+fn the_node_that_judges_is_the_readers_business() {
+    let place = Place::new();
+    let said = place.on_examples("explain pod/mysql-1 mysql-service:3306 --node-name a").ends_with(0);
+    said.says(&["Note: Pod default/mysql-1 runs on node b", "`--node-name b`"]);
+    let json = place.on_examples("explain pod/mysql-1 mysql-service:3306 --node-name c -o json").json();
+    let notes: Vec<&str> =
+        json["notes"].as_array().unwrap().iter().filter_map(|note| note.as_str()).collect();
+    assert!(notes[0].contains("no Node of that name") && notes[0].contains("`--node-name a`"), "{json:#}");
+    assert!(notes[1].contains("runs on node b"), "{json:#}");
+    let own = place.on_examples("explain pod/mysql-0 mysql-service:3306 --node-name a").fine();
+    assert!(!own.contains("Note"), "{own}");
+}
+
+#[test]
+fn who_names_an_address_that_is_no_frontend_is_said() {
+    let place = Place::with(
+        "{apiVersion: v1, kind: Service, metadata: {name: lb}, spec: {type: LoadBalancer, ports: [{port: 80}]}, \
+         status: {loadBalancer: {ingress: [{ip: 192.0.2.7, ipMode: Proxy}]}}}\n---\n\
+         {apiVersion: v1, kind: Service, metadata: {name: ext}, spec: {externalIPs: [198.51.100.9], ports: [{port: 80}]}}\n\
+         ---\n{apiVersion: v1, kind: Service, metadata: {name: far}, spec: {type: NodePort, clusterIP: 172.20.0.9, \
+         ports: [{port: 80, nodePort: 30080}]}}\n",
+    );
+    let shared = "--node-ip 192.0.2.10 --allowed-external-ips 192.0.2.0/24";
+    for (destination, words) in [
+        ("192.0.2.7:80", ["Note: Service default/lb names it (status.loadBalancer.ingress)", "ipMode Proxy"]),
+        ("198.51.100.9:80", ["Note: Service default/ext names it (spec.externalIPs", "but: "]),
+        (
+            "172.20.0.9:80",
+            ["Note: Service default/far names it (spec.clusterIP)", "is not one of 10.96.0.0/12"],
+        ),
+        (
+            "192.0.2.10:30080",
+            ["Note: Service default/far names the port (spec.ports[0].nodePort)", "no cluster IP"],
+        ),
+    ] {
+        place.portway(&format!("explain 203.0.113.9 {destination} {shared}")).ends_with(0).says(&words);
+    }
+}

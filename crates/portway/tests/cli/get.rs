@@ -182,10 +182,10 @@ fn strange_objects_are_shown_as_far_as_they_go() {
     );
     for resource in ["services", "endpoints", "endpointslices", "pods", "nodes", "routes"] {
         for format in ["wide", "json", "yaml"] {
-            place.portway(&format!("get {resource} -A -o {format}")).fine();
+            place.portway(&format!("get {resource} -A -o {format}")).ends_with(0);
         }
     }
-    let described = place.portway("describe service").fine();
+    let described = place.portway("describe service").ends_with(0).out;
     assert!(!described.contains('\x1b'), "an object cannot colour a terminal: {described:?}");
     place.portway("check").ends_with(1).says(&["spec.type `Weird`", "Pod default/p", "Node n"]);
 }
@@ -197,4 +197,89 @@ fn a_broken_file_is_a_warning_and_the_others_are_shown() {
     let said = place.portway("get services").ends_with(0);
     said.says(&["mysql-service"]);
     assert!(said.err.starts_with("warning: manifests/broken.yaml"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_is_not_shown_as_if_it_counted() {
+    let place = Place::with(
+        r"
+{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {type: Weird, selector: {app: 5}, externalIPs: [x, 192.0.2.7],
+ ports: [{port: 99999}, {port: 80, protocol: TPC}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {clusterIP: none, ports: [{port: 80}]}}
+",
+    );
+    let said = place.portway("get services -o wide").ends_with(0);
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = said.out.lines().skip(1).map(cells).collect();
+    assert_eq!(rows[0][1], "ClusterIP", "{said}");
+    assert_eq!(rows[0][3..5], ["192.0.2.7", "<invalid>/TCP,80/<invalid>"], "{said}");
+    assert_eq!(rows[0][6], "<invalid>", "{said}");
+    assert_eq!(rows[1][2], "<none>", "{said}");
+    place.portway("describe service b").ends_with(0).says(&["IP:                       <none>\n"]);
+    place
+        .portway("check")
+        .ends_with(1)
+        .says(&["spec.clusterIP `none`: is no IP address; the Service has no IP."]);
+}
+
+#[test]
+fn refused_endpoints_are_not_listed_and_the_others_by_address() {
+    let place = Place::with(
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}\n---\n\
+         {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, ports: [{port: 8080}], \
+         metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}, \
+         endpoints: [{addresses: [10.1.0.10]}, {addresses: [10.1.0.9]}, {addresses: [127.0.0.1]}, {addresses: [fd00::9]}]}\n",
+    );
+    let said = place.portway("get endpoints web").ends_with(0);
+    said.says(&["10.1.0.9:8080,10.1.0.10:8080 "]);
+    assert!(!said.out.contains("127.0.0.1") && !said.out.contains("fd00"), "{said}");
+    assert_eq!(said.err, "warning: 2 problems with objects: see `portway check`\n");
+    let described = place.portway("describe service web").ends_with(0);
+    described.says(&["Endpoints:                10.1.0.9:8080,10.1.0.10:8080\n"]);
+}
+
+#[test]
+fn objects_for_programs_always_say_their_namespace() {
+    let place = Place::new();
+    assert_eq!(place.on_examples("get service web -o json").json()["metadata"]["namespace"], "default");
+    let pods = place.on_examples("get pods -A -o json").json();
+    let namespaces = pods["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["namespace"].clone());
+    assert!(namespaces.into_iter().all(|namespace| namespace.is_string()), "{pods}");
+    assert!(place.on_examples("get node a -o json").json()["metadata"]["namespace"].is_null());
+}
+
+#[test]
+fn a_pod_that_has_ended_is_completed() {
+    let place = Place::with(
+        "{apiVersion: v1, kind: Pod, metadata: {name: job}, spec: {containers: [{name: main}]}, \
+         status: {phase: Succeeded, podIP: 10.1.0.9}}",
+    );
+    let out = place.portway("get pods").fine();
+    let cells: Vec<&str> = out.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(cells[..3], ["job", "0/1", "Completed"]);
+}
+
+#[test]
+fn paths_that_are_all_refused_are_an_error() {
+    let place = Place::new();
+    place.write("broken.yaml", "kind: Service\n  metadata: [");
+    place
+        .plain("get services --from manifests/broken.yaml")
+        .refused(1, &["manifests/broken.yaml:2: is not YAML", "nothing of it is in force"]);
+    place.plain("get services --from /dev/null").refused(1, &["/dev/null: is a device"]);
+    let beside = place.plain("get services --from manifests/broken.yaml --from manifests").ends_with(0);
+    beside.complains(&["warning: manifests/broken.yaml"]);
+}
+
+#[test]
+fn an_address_that_a_changed_range_takes_away_is_said_at_once() {
+    let place = Place::with_example("mysql.yaml");
+    let old = place.portway("get service mysql-service -o json").json()["spec"]["clusterIP"].clone();
+    let said = place.portway("get services --service-cidr 10.150.0.0/16").ends_with(0);
+    let old = old.as_str().unwrap();
+    said.complains(&[&format!(
+        "warning: Service default/mysql-service: spec.clusterIP `{old}`: was its own"
+    )]);
+    assert_eq!(place.portway("get services --service-cidr 10.150.0.0/16").ends_with(0).err, "");
 }

@@ -12,7 +12,19 @@ fn the_version_names_the_release_compared_with() {
 #[test]
 fn help_has_examples_for_each_command() {
     let place = Place::new();
-    for command in ["", "get", "describe", "explain", "check", "render", "completions"] {
+    for command in [
+        "",
+        "get",
+        "describe",
+        "explain",
+        "check",
+        "render",
+        "run",
+        "status",
+        "diff",
+        "cleanup",
+        "completions",
+    ] {
         let said = place.plain(&format!("{command} --help")).ends_with(0);
         said.says(&["Examples:\n", "portway "]);
     }
@@ -99,4 +111,15 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", output.status);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn warnings_have_one_style() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::with_example("mysql.yaml");
+    place.portway("get services").fine();
+    std::fs::set_permissions(place.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = place.portway("get services").ends_with(0);
+    assert!(said.err.starts_with("warning: others could look into the state folder"), "{said}");
+    assert_eq!(said.err.lines().count(), 1, "{said}");
 }

@@ -48,6 +48,11 @@ impl Folder {
         Self { root, service_cidrs: nets(service), load_balancer_cidrs: nets(balancer) }
     }
 
+    /// The next cluster has this range.
+    pub fn set_service_cidr(&mut self, range: &str) {
+        self.service_cidrs = vec![parse_cidr(range).unwrap()];
+    }
+
     /// The folder of the store; it does not exist yet.
     pub fn path(&self) -> PathBuf {
         self.root.join("state")
@@ -154,7 +159,13 @@ pub fn service(name: &str, spec: &str) -> Change {
 }
 
 pub fn service_with(name: &str, spec: &str, metadata: &str) -> Change {
-    object("Service", name, metadata, &format!("spec: {}", braced(spec)))
+    // A Service without a port is reported; the stories are about other things.
+    let spec = match spec {
+        "{}" => "ports: [{port: 80}]".to_owned(),
+        spec if spec.contains("ports:") || spec.starts_with('{') => spec.to_owned(),
+        spec => format!("{spec}, ports: [{{port: 80}}]"),
+    };
+    object("Service", name, metadata, &format!("spec: {}", braced(&spec)))
 }
 
 pub fn service_cidr(name: &str, range: &str) -> Change {

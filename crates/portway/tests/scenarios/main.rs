@@ -5,12 +5,14 @@
 
 mod bless;
 mod facts;
+mod nftables;
 mod parse;
 mod print;
 mod reference;
 mod run;
 mod step;
 mod subject;
+mod tally;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,7 +20,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use run::Outcomes;
+use step::Scenario;
+use tally::Tally;
+
+/// The tests that are no file, but are about all of them: see `nftables/proof.rs` and `nftables/kernel.rs`.
+const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
+const REAL: &str = "needs_root::nftables-on-the-real-kernel";
 
 fn main() -> io::Result<ExitCode> {
     let wish = Wish::from(std::env::args().skip(1));
@@ -26,26 +33,30 @@ fn main() -> io::Result<ExitCode> {
         scenario_files()?.into_iter().filter(|file| wish.includes(&name(file))).collect();
     let mut out = io::stdout().lock();
     if wish.list {
-        for file in &files {
-            writeln!(out, "{}: test", name(file))?;
+        let others = [PROOF, REAL].into_iter().filter(|test| wish.includes(test)).map(str::to_owned);
+        for test in files.iter().map(|file| name(file)).chain(others) {
+            writeln!(out, "{test}: test")?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (mut counts, mut failures) = (Outcomes::default(), String::new());
-    for file in &files {
-        let outcomes = run_file(file);
-        counts.packets += outcomes.packets;
-        counts.skipped += outcomes.skipped;
-        let word = if outcomes.failures.is_empty() { "ok" } else { "FAILED" };
-        writeln!(out, "test {} ... {word}", name(file))?;
-        for failure in &outcomes.failures {
-            let _ = writeln!(failures, "---- {} ----\n{failure}", name(file));
+    let (mut tally, mut failures) = (Tally::default(), String::new());
+    let mut tell = |test: &str, found: &[String]| {
+        for failure in found {
+            let _ = writeln!(failures, "---- {test} ----\n{failure}");
         }
+        writeln!(out, "test {test} ... {}", if found.is_empty() { "ok" } else { "FAILED" })
+    };
+    for file in &files {
+        tell(&name(file), &run_file(file, &mut tally))?;
+    }
+    if wish.includes(PROOF) {
+        tell(PROOF, &tally.prove(&scenarios()))?;
+    }
+    if wish.includes(REAL) {
+        tell(REAL, &tally.ask_real(&scenarios()))?;
     }
     write!(out, "\n{failures}")?;
-    let Outcomes { packets, skipped, .. } = counts;
-    let scenarios = files.iter().filter(|file| !is_wrong(file)).count();
-    writeln!(io::stderr(), "counted: {scenarios} scenarios, {packets} packets, {skipped} skipped")?;
+    tally.print(&mut io::stderr())?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -109,40 +120,43 @@ fn name(file: &Path) -> String {
     if is_wrong(file) { format!("wrong::{stem}") } else { stem.into_owned() }
 }
 
-/// A file that cannot be read is a scenario that failed.
-fn run_file(file: &Path) -> Outcomes {
-    let failed = |problem: String| Outcomes { failures: vec![problem], ..Outcomes::default() };
+/// What failed. A file that cannot be read is a scenario that failed.
+fn run_file(file: &Path, tally: &mut Tally) -> Vec<String> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(e) => return failed(format!("{}: {e}", file.display())),
+        Err(e) => return vec![format!("{}: {e}", file.display())],
     };
     let scenario = match parse::scenario(file, &text) {
         Ok(scenario) => scenario,
-        Err(problem) if is_wrong(file) => return must_have_failed(file, &text, failed(problem)),
-        Err(problem) => return failed(problem),
+        Err(problem) if is_wrong(file) => return must_have_failed(file, &text, &[problem]),
+        Err(problem) => return vec![problem],
     };
     let outcomes = run::run(&scenario, &mut reference::Reference::default());
     if is_wrong(file) {
-        return must_have_failed(file, &text, outcomes);
+        return must_have_failed(file, &text, &outcomes.failures);
     }
     if std::env::var_os("PORTWAY_BLESS").is_some_and(|value| value == "1")
         && let Err(e) = bless::bless(&scenario, &outcomes)
     {
-        return failed(format!("{}: {e}", file.display()));
+        return vec![format!("{}: {e}", file.display())];
     }
-    outcomes
+    tally.ask_others(&scenario, outcomes)
 }
 
 /// A wrong scenario says in its first line how it fails: `# fails: TEXT.`
-fn must_have_failed(file: &Path, text: &str, outcomes: Outcomes) -> Outcomes {
+fn must_have_failed(file: &Path, text: &str, failures: &[String]) -> Vec<String> {
     let first = text.lines().next().unwrap_or_default();
     let expected = first.strip_prefix("# fails: ").unwrap_or("(its first line must say `# fails: TEXT.`)");
     let expected = expected.trim_end_matches('.');
-    let failures = match outcomes.failures.iter().find(|failure| failure.contains(expected)) {
-        Some(_) => Vec::new(),
-        None => {
-            vec![format!("{}: should fail with `{expected}`, but: {:?}", file.display(), outcomes.failures)]
-        }
-    };
-    Outcomes { failures, packets: 0, ..outcomes }
+    if failures.iter().any(|failure| failure.contains(expected)) {
+        return Vec::new();
+    }
+    vec![format!("{}: should fail with `{expected}`, but: {failures:?}", file.display())]
+}
+
+/// All that can be read; those that cannot fail as tests of their own.
+fn scenarios() -> Vec<Scenario> {
+    let files = scenario_files().unwrap_or_default();
+    let read = |file: &PathBuf| parse::scenario(file, &std::fs::read_to_string(file).ok()?).ok();
+    files.iter().filter(|file| !is_wrong(file)).filter_map(read).collect()
 }

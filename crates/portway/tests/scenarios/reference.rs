@@ -42,15 +42,16 @@ impl Subject for Reference {
         *asked
     }
 
-    fn apply(&mut self, table: &ForwardingTable, _delta: &Delta) {
+    fn apply(&mut self, table: &ForwardingTable, _delta: &Delta) -> Result<(), String> {
         self.table = table.clone();
+        Ok(())
     }
 
     fn pass(&mut self, seconds: u64) {
         self.now_seconds += seconds;
     }
 
-    fn ask(&mut self, packet: &Packet) -> Vec<Visit> {
+    fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         let answer = self.table.fate(packet, &self.promises);
         let (mut visits, mut worlds) = (Vec::new(), Vec::new());
         for world in &self.worlds {
@@ -59,7 +60,7 @@ impl Subject for Reference {
             worlds.extend(next);
         }
         self.worlds = worlds;
-        visits
+        Ok(visits)
     }
 }
 

@@ -107,7 +107,7 @@ impl Run<'_> {
         self.facts.take_in(&event);
         let changed = self.cluster.apply(event.clone());
         let delta = self.table.update(&self.cluster, &changed);
-        self.subject.apply(&self.table, &delta);
+        self.subject.apply(&self.table, &delta)?;
         self.since_stale.merge(delta);
         if !self.cluster.apply(event).is_empty() {
             return Err("the same news, told again, changed something".into());
@@ -126,7 +126,7 @@ impl Run<'_> {
     }
 
     fn ask(&mut self, index: usize, question: &Question) -> Result<(), String> {
-        let Some(visits) = self.send(&question.packet) else { return Ok(()) };
+        let Some(visits) = self.send(&question.packet)? else { return Ok(()) };
         let expected = question.expected.as_ref();
         if let Some(other) = visits.iter().find(|visit| Some(&visit.outcome) != expected) {
             self.outcomes.blessings.push((index, other.outcome.lines()));
@@ -143,7 +143,7 @@ impl Run<'_> {
     }
 
     fn again(&mut self, packet: &Packet) -> Result<(), String> {
-        for visit in self.send(packet).unwrap_or_default() {
+        for visit in self.send(packet)?.unwrap_or_default() {
             let Some(previous) = visit.previous else {
                 return Err(
                     "the last packet could land at several endpoints, or at none: nothing to land on again"
@@ -160,13 +160,13 @@ impl Run<'_> {
     }
 
     /// The answers to a packet, or none where the subject promises another fate than the scenario asks for.
-    fn send(&mut self, packet: &Packet) -> Option<Vec<Visit>> {
+    fn send(&mut self, packet: &Packet) -> Result<Option<Vec<Visit>>, String> {
         if self.table.fate(packet, &self.asked).fate != self.table.fate(packet, &self.kept).fate {
             self.outcomes.skipped += 1;
-            return None;
+            return Ok(None);
         }
         self.outcomes.packets += 1;
-        Some(self.subject.ask(packet))
+        self.subject.ask(packet).map(Some)
     }
 
     fn stale(&mut self, index: usize, expected: &BTreeSet<StaleFlows>) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Whatever answers to a scenario: the reference, and later each mode, simulated or in a real kernel.
+//! Whatever answers to a scenario: the reference, and each mode, simulated or in a real kernel.
 //!
 //! A subject is told of every change and asked about packets. Who was sent where (session affinity) is its own business.
 //! As one packet can land at several endpoints, a subject that is simulated follows each possibility as a world of its
@@ -15,14 +15,15 @@ pub(crate) trait Subject {
     /// The promises that it keeps, where a scenario asks for `asked`. A packet whose fate is another under them is skipped.
     fn promises(&mut self, asked: &Promises) -> Promises;
 
-    /// The table is this one now; `delta` says how it was before.
-    fn apply(&mut self, table: &ForwardingTable, delta: &Delta);
+    /// The table is this one now; `delta` says how it was before. An error says what is wrong with how it was taken in.
+    fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String>;
 
     /// So many seconds pass.
     fn pass(&mut self, seconds: u64);
 
-    /// Where this packet ends: one answer for each world. It really is sent, so affinity remembers it.
-    fn ask(&mut self, packet: &Packet) -> Vec<Visit>;
+    /// Where this packet ends: one answer for each world, none from a subject that sends no packets. It really is sent, so
+    /// affinity remembers it.
+    fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String>;
 }
 
 /// Where a packet ends in one world.

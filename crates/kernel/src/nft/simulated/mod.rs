@@ -14,6 +14,7 @@ mod validate;
 pub use packet::{Fate, Outcome, Path, SimPacket};
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::error::{Error, Result, plain};
 use super::listed::{Listed, ListedRule, ListedSet};
 use super::object::{Chain, Comment, Family, Name, Set, Table};
 use super::rule::Rule;
-use super::transaction::Transaction;
+use super::transaction::{Operation, Transaction};
 use super::value::Tuple;
 use crate::netlink::Errno;
 
@@ -34,6 +35,7 @@ pub struct Simulated {
     generation: u32,
     now: Duration,
     faults: VecDeque<Errno>,
+    refused_address: Option<(IpAddr, Errno)>,
 }
 
 /// One table. Sets are shared until they change, so that a refused transaction costs little.
@@ -88,15 +90,24 @@ impl Simulated {
         self.faults.extend(std::iter::repeat_n(Errno(errno), count));
     }
 
+    /// Refuses every transaction that adds an element with this address in its key.
+    pub fn refuse_address(&mut self, address: IpAddr, errno: i32) {
+        self.refused_address = Some((address, Errno(errno)));
+    }
+
     /// Forgets the faults that were not used up.
     pub fn stop_refusing(&mut self) {
         self.faults.clear();
+        self.refused_address = None;
     }
 
     /// The table as it would be after the transaction; `None` if it would be gone.
     fn after(&mut self, transaction: &Transaction) -> Result<Option<SimTable>> {
         if let Some(errno) = self.faults.pop_front() {
             return Err(fault(transaction, errno));
+        }
+        if let Some(error) = self.refused_address.and_then(|refused| refused_element(transaction, refused)) {
+            return Err(error);
         }
         if transaction.only_in_generation.is_some_and(|wanted| wanted != self.generation) {
             return Err(Error::Raced);
@@ -169,6 +180,22 @@ impl Kernel for Simulated {
     fn generation(&mut self) -> Result<u32> {
         Ok(self.generation)
     }
+}
+
+/// The refusal of the first element with that address, if there is one.
+fn refused_element(transaction: &Transaction, (address, errno): (IpAddr, Errno)) -> Option<Error> {
+    let refuse = |(index, operation): (usize, &Operation)| {
+        let Operation::AddElements(_, elements) = operation else { return None };
+        let element = elements.iter().position(|e| e.key.values().any(|value| value == address.into()))?;
+        Some(Error::Refused {
+            index,
+            total: transaction.operations.len(),
+            operation: transaction.describe(index, Some(element)),
+            element: Some(element),
+            refusal: plain(errno),
+        })
+    };
+    transaction.operations.iter().enumerate().find_map(refuse)
 }
 
 /// An injected fault looks as the kernel's own: general numbers strike the whole, others the first operation.

@@ -8,7 +8,7 @@ use model::{Answer, Fate, Landing, ServiceName, Why};
 use serde_json::{Value, json};
 
 use super::resolve::{Asked, pod_at};
-use crate::cli::describe::reports_about;
+use crate::cli::describe::Reports;
 use crate::cli::output::Paint;
 use crate::cli::table::Table;
 use crate::modes::Mode;
@@ -30,13 +30,15 @@ impl Explained<'_> {
             Fate::OneOf(one_of) => Some(indent(&self.landings(one_of).to_string())),
             Fate::Untouched | Fate::Rejected | Fate::Dropped => None,
         };
-        let note = self.asked.note.map(|note| format!("{}: {note}\n", paint.doubtful("Note")));
+        let note = |note: &String| format!("{}: {note}\n", paint.doubtful("Note"));
+        let notes = Some(self.asked.notes.iter().map(note).collect::<Vec<_>>().concat());
+        let notes = notes.filter(|notes| !notes.is_empty());
         let reports = Some(self.reports()).filter(|reports| !reports.is_empty());
         let reports =
             reports.map(|reports| format!("{}\n{}", paint.doubtful("Reports"), indent(&reports.join("\n"))));
         let first = [format!("{}\n", paint.strong(&self.question())), format!("{}\n", self.fate(paint))];
         let paragraphs =
-            first.into_iter().chain(landings).chain([self.reasons(paint)]).chain(note).chain(reports);
+            first.into_iter().chain(landings).chain([self.reasons(paint)]).chain(notes).chain(reports);
         paragraphs.collect::<Vec<_>>().join("\n")
     }
 
@@ -64,6 +66,7 @@ impl Explained<'_> {
             "slots": one_of.map(|one_of| one_of.slots),
             "endpoints": one_of.map(|one_of| self.landing_values(one_of)).unwrap_or_default(),
             "why": self.answer.why.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "notes": self.asked.notes,
             "reports": self.reports(),
             "warnings": self.picture.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
@@ -144,9 +147,9 @@ impl Explained<'_> {
 
     /// What is wrong with the Services that the reasons name.
     fn reports(&self) -> Vec<String> {
+        let reports = Reports::of(self.picture);
         let services = self.services();
-        let reports = services.iter().flat_map(|name| reports_about(self.picture, name));
-        reports.map(ToString::to_string).collect()
+        services.iter().flat_map(|name| reports.about(name.as_str())).map(ToString::to_string).collect()
     }
 
     fn services(&self) -> BTreeSet<ServiceName> {
@@ -158,9 +161,9 @@ impl Explained<'_> {
 fn service_of(why: &Why) -> Option<&ServiceName> {
     match why {
         Why::Frontend { port, .. } | Why::NodePortElsewhere { port, .. } => Some(&port.service),
-        Why::NoEndpoints { service } | Why::UndefinedPort { service } | Why::PingOfClusterIp { service } => {
-            Some(service)
-        }
+        Why::NoEndpoints { service, .. }
+        | Why::UndefinedPort { service }
+        | Why::PingOfClusterIp { service } => Some(service),
         _ => None,
     }
 }

@@ -1,8 +1,10 @@
 //! `portway explain`: what happens to a packet, and which field of which object makes it so.
 //!
-//! `question` reads the words, `resolve` makes a packet of them, the model answers, `answer` says it.
+//! `question` reads the words, `resolve` makes a packet of them, the model answers, `answer` says it with its `notes`.
 
 mod answer;
+mod notes;
+mod outside;
 mod question;
 mod resolve;
 
@@ -60,8 +62,9 @@ pub(super) struct ExplainArgs {
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let View { picture, .. } = View::open(shared, Memory::Kept)?;
-    let asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
+    let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
     let answer = picture.table().fate(&asked.packet, &args.mode.promises());
+    asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
     let explained = answer::Explained { picture: &picture, mode: args.mode, asked: &asked, answer: &answer };
     let text = match args.output {
         Some(format) => format::value(&explained.value(), format)?,

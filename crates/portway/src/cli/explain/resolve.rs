@@ -3,22 +3,18 @@
 //! A Pod, a Service and this node may have an address of each family. The first pair of one family is taken, in the order in
 //! which the Service lists its cluster IPs.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use model::fate::Payload;
-use model::{DetectLocal, Family, Packet, Protocol};
+use model::{Family, Packet, Protocol};
 use serde_json::Value;
 
-use super::ExplainArgs;
 use super::question::{Destination, Name, ServicePort, Source};
+use super::{ExplainArgs, notes, outside};
 use crate::cli::kube::{self, Port, cluster_ips, pod_ips};
 use crate::cli::suggest::nearest;
 use crate::objects::{Kind, Object};
 use crate::picture::Picture;
-
-/// Addresses for documentation: nobody has them, so they stand for anybody outside.
-const OUTSIDE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// A packet, and how it came to be.
 #[derive(Debug)]
@@ -28,7 +24,7 @@ pub(super) struct Asked {
     /// What the sender was called, where it was a word.
     pub(super) sender: Option<String>,
     /// What the reader should know about the question.
-    pub(super) note: Option<&'static str>,
+    pub(super) notes: Vec<String>,
 }
 
 /// The packet that is asked about, or a sentence on why there is none.
@@ -37,8 +33,8 @@ pub(super) fn packet(picture: &Picture, args: &ExplainArgs) -> Result<Asked, Str
     let (receivers, payload) = receivers(picture, &args.destination, &args.namespace)?;
     let (source, destination) = pair(&senders.addresses, &receivers)?;
     let packet = Packet { source, destination, payload, interface: args.interface.clone() };
-    let note = note(picture, &packet);
-    Ok(Asked { packet, sender: senders.called, note })
+    let notes = notes::on_question(picture, &packet);
+    Ok(Asked { packet, sender: senders.called, notes })
 }
 
 /// Who may have sent it.
@@ -50,9 +46,10 @@ struct Senders {
 fn senders(picture: &Picture, source: &Source, namespace: &str) -> Result<Senders, String> {
     match source {
         Source::Address(address) => Ok(Senders { addresses: vec![*address], called: None }),
-        Source::Outside => {
-            Ok(Senders { addresses: OUTSIDE.to_vec(), called: Some("somebody outside".to_owned()) })
-        }
+        Source::Outside => Ok(Senders {
+            addresses: outside::addresses(picture),
+            called: Some("somebody outside".to_owned()),
+        }),
         Source::Node => node(picture),
         Source::Pod(name) => pod(picture, name, namespace),
     }
@@ -162,9 +159,13 @@ fn which_port(service: &Object, wanted: &ServicePort, ports: &[(&str, Protocol, 
         [] => "it has none (spec.ports)".to_owned(),
         _ => format!("it has {}", ports.iter().map(show).collect::<Vec<_>>().join(", ")),
     };
-    match &wanted.port {
-        Some(port) => format!("{} has no port `{port}`: {all}", service.key),
-        None => format!("which port of {}? {all}", service.key),
+    let is_there = |protocol: Protocol| ports.iter().any(|(_, of, _)| *of == protocol);
+    match (&wanted.port, wanted.protocol) {
+        (_, Some(protocol)) if !is_there(protocol) => {
+            format!("{} has no {} port: {all}", service.key, protocol.upper_name())
+        }
+        (Some(port), _) => format!("{} has no port `{port}`: {all}", service.key),
+        (None, _) => format!("which port of {}? {all}", service.key),
     }
 }
 
@@ -180,17 +181,6 @@ fn pair(senders: &[IpAddr], receivers: &[IpAddr]) -> Result<(IpAddr, IpAddr), St
             Family::of(to)
         )
     })
-}
-
-fn note(picture: &Picture, packet: &Packet) -> Option<&'static str> {
-    let is_by_interface = matches!(
-        picture.cluster().config().detect_local,
-        DetectLocal::BridgeInterface(_) | DetectLocal::InterfaceNamePrefix(_)
-    );
-    let is_foreign = !picture.table().node().is_own(packet.source);
-    (is_by_interface && packet.interface.is_none() && is_foreign).then_some(
-        "Pods are known by their interface here, and none was given: the sender counts as no pod. Add `--interface NAME`.",
-    )
 }
 
 /// The name of the Pod with this address, seen from a Service's namespace.

@@ -1,8 +1,9 @@
-//! `get endpoints`: NAME ENDPOINTS AGE, one row per Service. The first three are shown; wide: all of them.
+//! `get endpoints`: NAME ENDPOINTS AGE, one row per Service: those that are ready and in force. The first three are shown;
+//! wide: all of them.
 
 use super::Style;
 use crate::cli::age;
-use crate::cli::kube::{Slices, first_three, joined, ready_endpoints, service_type};
+use crate::cli::kube::{ReadyEndpoint, Refused, Slices, first_three, joined, ready_endpoints, service_type};
 use crate::cli::table::Table;
 use crate::cli::view::View;
 use crate::objects::Object;
@@ -11,11 +12,11 @@ use crate::picture::Picture;
 /// The ready endpoints of these Services.
 pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
     let mut table = style.table(&["NAME", "ENDPOINTS", "AGE"], &[]);
-    let slices = Slices::of(&view.picture);
+    let (slices, refused) = (Slices::of(&view.picture), Refused::of(&view.picture));
     // A Service that is only a name elsewhere has no endpoints, not even none.
     for service in services.iter().filter(|service| service_type(&service.value) != "ExternalName") {
-        let ready = ready_endpoints(slices.of_service(service));
-        let addresses: Vec<&str> = ready.iter().map(|endpoint| endpoint.address.as_str()).collect();
+        let ready = ready_endpoints(slices.of_service(service), &refused);
+        let addresses: Vec<String> = ready.iter().map(ReadyEndpoint::address).collect();
         let shown = if style.is_wide { joined(&addresses) } else { first_three(&addresses) };
         table.push(style.row(
             service,

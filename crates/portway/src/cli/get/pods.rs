@@ -2,6 +2,7 @@
 //!
 //! Manifests often have no status. Then a Pod with an address counts as running and ready, as it does for its endpoints.
 
+use model::time::Timestamp;
 use serde_json::Value;
 
 use super::Style;
@@ -42,7 +43,7 @@ fn ready(pod: &Value) -> String {
     let all = items(pod, "spec.containers").len().max(statuses.len()).max(1);
     let is_ready = |status: &&Value| at(status, "ready").and_then(Value::as_bool) == Some(true);
     let ready = match statuses {
-        [] if has_ready_condition(pod) => all,
+        [] if has_ready_condition(pod) && !has_ended(pod) => all,
         [] => 0,
         _ => statuses.iter().filter(is_ready).count(),
     };
@@ -57,6 +58,11 @@ fn has_ready_condition(pod: &Value) -> bool {
     }
 }
 
+/// Nothing of it runs any more.
+fn has_ended(pod: &Value) -> bool {
+    matches!(text(pod, "status.phase"), Some("Succeeded" | "Failed"))
+}
+
 /// The status of a condition.
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = items(pod, "status.conditions");
@@ -65,18 +71,20 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
 
 /// Terminating, why a container waits, the reason, the phase: the first of them that is there.
 fn status(pod: &Value) -> String {
-    if at(pod, "metadata.deletionTimestamp").is_some() {
+    if text(pod, "metadata.deletionTimestamp").and_then(Timestamp::parse).is_some() {
         return "Terminating".to_owned();
     }
     let waiting = items(pod, "status.containerStatuses").iter().find_map(|status| {
         text(status, "state.waiting.reason").or_else(|| text(status, "state.terminated.reason"))
     });
     let by_address = if pod_ips(pod).is_empty() { "Pending" } else { "Running" };
-    waiting
-        .or_else(|| text(pod, "status.reason"))
-        .or_else(|| text(pod, "status.phase"))
-        .unwrap_or(by_address)
-        .to_owned()
+    let phase = text(pod, "status.phase").map(|phase| match phase {
+        // What the statuses of containers would say.
+        "Succeeded" => "Completed",
+        "Failed" => "Error",
+        other => other,
+    });
+    waiting.or_else(|| text(pod, "status.reason")).or(phase).unwrap_or(by_address).to_owned()
 }
 
 fn restarts(pod: &Value) -> u64 {

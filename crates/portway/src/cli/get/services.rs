@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Style;
 use crate::cli::age;
-use crate::cli::kube::{Port, cluster_ips, ingress, joined, pairs, service_type, text, texts};
+use crate::cli::kube::{Port, cluster_ips, external_ips, ingress, joined, selector, service_type, text};
 use crate::cli::table::Table;
 use crate::cli::view::View;
 use crate::objects::Object;
@@ -23,14 +23,14 @@ pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
             ports(value),
             age::of(value, view.now),
         ];
-        table.push(style.row(service, usual, [joined(&pairs(value, "spec.selector", "="))]));
+        table.push(style.row(service, usual, [selector(value)]));
     }
     table
 }
 
 /// kubectl's rule: what a load balancer gave, then `spec.externalIPs`; a load balancer that gave nothing yet is pending.
 fn external_ip(service: &Value) -> String {
-    let external_ips = texts(service, "spec.externalIPs");
+    let external_ips = external_ips(service);
     match service_type(service) {
         "ExternalName" => text(service, "spec.externalName").unwrap_or("<none>").to_owned(),
         "LoadBalancer" => match [ingress(service), external_ips].concat() {

@@ -52,11 +52,10 @@ impl Given<'_> {
     }
 
     fn fill_cluster_ips(&self, spec: &mut Value) {
-        let is_cluster_ip = |slot: &Slot| matches!(slot, Slot::ClusterIp(_));
-        if is_headless(spec) || self.of(is_cluster_ip).next().is_none() {
+        if is_headless(spec) {
             return;
         }
-        let ips = self.addresses(is_cluster_ip);
+        let ips = self.addresses(|slot| matches!(slot, Slot::ClusterIp(_)));
         json::remove(spec, "clusterIP");
         json::remove(spec, "clusterIPs");
         if let Some(first) = ips.first() {
@@ -82,6 +81,9 @@ impl Given<'_> {
 
     fn fill_ingress(&self, service: &mut Value) {
         let is_ingress = |slot: &Slot| matches!(slot, Slot::LoadBalancerIp(_));
+        if self.of(is_ingress).next().is_none() {
+            return;
+        }
         let ips = self.addresses(is_ingress);
         let Some(status) = json::object(service, "status") else { return };
         let Some(balancer) = json::object(status, "loadBalancer") else { return };

@@ -1,7 +1,7 @@
 //! What a Service asks for: how many addresses and ports, and which of them by name.
 //!
 //! In: a Service as it was written. Out: its families, and one [`Want`] for each value that somebody has to give or to
-//! grant. A field that cannot be read at all asks for nothing: the model reports it, and no other value takes its place.
+//! grant. A field that cannot be read at all asks for nothing: `malformed` reports it, and no other value takes its place.
 
 use std::net::IpAddr;
 
@@ -9,6 +9,7 @@ use model::net::parse_ip;
 use model::{Family, ObjectRef, Protocol, Report, ServiceName};
 use serde_json::Value;
 
+use super::malformed::{self, is_unreadable_wish};
 use crate::embedded::json;
 use crate::embedded::options::SERVICE_CIDR;
 use crate::embedded::ranges::Ranges;
@@ -21,7 +22,7 @@ pub(crate) struct Demand {
     pub(crate) families: Vec<Family>,
     /// Each value to give or to grant.
     pub(crate) wants: Vec<Want>,
-    /// What it asks for and no range could ever give.
+    /// What cannot be read, and what no range could ever give.
     pub(crate) reports: Vec<Report>,
 }
 
@@ -50,10 +51,11 @@ pub(crate) fn is_headless(spec: &Value) -> bool {
 /// Reads what a Service asks for.
 pub(crate) fn demand(name: &ServiceName, service: &Value, ranges: &Ranges) -> Demand {
     let spec = &service["spec"];
+    let reports = malformed::reports(name, service);
+    let mut demand = Demand { families: Vec::new(), wants: Vec::new(), reports };
     if !spec.is_object() || spec["type"] == "ExternalName" {
-        return Demand::default();
+        return demand;
     }
-    let mut demand = Demand { families: Vec::new(), wants: Vec::new(), reports: Vec::new() };
     let given = given_cluster_ips(spec);
     demand.families = families(spec, &given, ranges);
     if is_headless(spec) {
@@ -70,8 +72,7 @@ pub(crate) fn demand(name: &ServiceName, service: &Value, ranges: &Ranges) -> De
 
 impl Demand {
     fn want_cluster_ips(&mut self, name: &ServiceName, spec: &Value, given: &[Wish], ranges: &Ranges) {
-        let is_unreadable = given.is_empty() && !cluster_ip_texts(spec).is_empty();
-        if is_unreadable {
+        if given.is_empty() && names_a_cluster_ip(spec) {
             return;
         }
         for &family in &self.families {
@@ -135,6 +136,9 @@ impl Demand {
             }
             return;
         }
+        if is_unreadable_wish(&service["spec"]["loadBalancerIP"]) {
+            return;
+        }
         let wished = json::text(&service["spec"]["loadBalancerIP"]).and_then(parse_ip);
         for &family in &self.families.clone() {
             if ranges.load_balancer.get(family).is_none() {
@@ -194,7 +198,7 @@ fn family(text: &str) -> Option<Family> {
 }
 
 /// The first address of each family in `clusterIPs`, or `clusterIP` where that list has none: as the model reads them.
-fn given_cluster_ips(spec: &Value) -> Vec<Wish> {
+pub(super) fn given_cluster_ips(spec: &Value) -> Vec<Wish> {
     let mut wishes: Vec<Wish> = Vec::new();
     for (field, text) in cluster_ip_texts(spec) {
         let Some(ip) = parse_ip(text) else { continue };
@@ -203,6 +207,13 @@ fn given_cluster_ips(spec: &Value) -> Vec<Wish> {
         }
     }
     wishes
+}
+
+/// Does the manifest say which address, readable or not?
+fn names_a_cluster_ip(spec: &Value) -> bool {
+    let says = |value: &Value| !value.is_null() && value != "";
+    let list = &spec["clusterIPs"];
+    says(&spec["clusterIP"]) || list.as_array().map_or(says(list), |items| items.iter().any(says))
 }
 
 fn cluster_ip_texts(spec: &Value) -> Vec<(String, &str)> {

@@ -16,6 +16,7 @@
 
 pub(crate) mod complete;
 pub(crate) mod demand;
+mod malformed;
 mod refusal;
 
 use std::cell::OnceCell;
@@ -84,6 +85,8 @@ pub(crate) struct Allocation<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) turn: &'a Turn,
     pub(crate) batch: &'a mut Vec<Record>,
+    /// Services that have another value than before, since the old one lies outside of the ranges now.
+    pub(crate) moves: &'a mut Vec<(ServiceName, Report)>,
     /// Is no other process relying upon the store? Asked once, and only where it matters.
     pub(crate) is_alone: OnceCell<bool>,
 }
@@ -178,8 +181,22 @@ impl Allocation<'_> {
         let free =
             pool.as_ref().and_then(|pool| pool.choose(&seeker(applicant, want.slot), self.store.ledger()));
         match free.or_else(|| self.longest_idle(pool.as_ref()?)) {
-            Some(resource) => self.hold(applicant, want.slot, resource),
+            Some(resource) => {
+                self.note_move(applicant, want.slot, &resource);
+                self.hold(applicant, want.slot, resource)
+            }
             None => Answer::Refused(refusal::exhausted(applicant, want.slot, pool.as_ref())),
+        }
+    }
+
+    /// Clients may still know the value that the applicant had before the ranges changed.
+    fn note_move(&mut self, applicant: &Applicant<'_>, slot: Slot, new: &Resource) {
+        let tenant = self.store.ledger().tenant(applicant.name);
+        let held = tenant.into_iter().flat_map(|tenant| &tenant.holdings);
+        let mut outside = held.filter(|(of, resource)| *of == slot && !self.is_in_range(slot, resource));
+        if let Some((_, old)) = outside.next() {
+            let report = refusal::moved(applicant, slot, old, new);
+            self.moves.push((applicant.name.clone(), report));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The sentences for what a Service does not get: which field, which value, why, and the way out.
+//! The sentences for what a Service does not get, or does not keep: which field, which value, why, and the way out.
 
 use model::{ObjectRef, Report, ServiceName};
 
@@ -53,6 +53,16 @@ pub(super) fn relied_upon(applicant: &Applicant<'_>, wish: &Wish, holder: &Servi
          and may serve it, so this Service goes without for now. Choose another, or stop that Portway"
     );
     Report::new(ObjectRef::service(applicant.name), &wish.field, &shown(&wish.resource), problem)
+}
+
+/// It lies outside of the ranges of today, so that another was given.
+pub(super) fn moved(applicant: &Applicant<'_>, slot: Slot, old: &Resource, new: &Resource) -> Report {
+    let (flag, new) = (flag(slot), shown(new));
+    let problem = format!(
+        "was its own until `{flag}` changed, and lies outside now: the Service has `{new}` instead. Pass the old \
+         `{flag}` to have it back"
+    );
+    Report::new(ObjectRef::service(applicant.name), field(slot), &shown(old), problem)
 }
 
 fn shown(resource: &Resource) -> String {

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::object::{Field, Reader, pod_weight};
+use model::time::Timestamp;
 use model::{ByFamily, Family, ObjectRef, Protocol, Report};
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ impl Pod {
             node: spec.at("nodeName").text().filter(|name| !name.is_empty()).map(Arc::from),
             uid: metadata.at("uid").text().map(Box::from),
             is_ready: is_ready(&status.at("conditions")),
-            is_terminating: metadata.at("deletionTimestamp").is_there(),
+            is_terminating: is_terminating(&metadata.at("deletionTimestamp")),
             has_ended: matches!(status.at("phase").text(), Some("Succeeded" | "Failed")),
             named_ports: named_ports(&spec),
             weight: pod_weight(&metadata),
@@ -93,6 +94,12 @@ fn is_ready(conditions: &Field<'_>) -> bool {
         return true;
     }
     conditions.items().any(|c| c.at("type").text() == Some("Ready") && c.at("status").text() == Some("True"))
+}
+
+fn is_terminating(field: &Field<'_>) -> bool {
+    let outcome = "is no time such as 2026-01-31T12:00:00Z; the Pod counts as not terminating";
+    let Some(text) = field.text() else { return false };
+    Timestamp::parse(text).or_else(|| field.refuse(outcome)).is_some()
 }
 
 /// The ports of containers, and of init containers that stay (`restartPolicy: Always`).

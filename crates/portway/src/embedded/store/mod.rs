@@ -105,13 +105,18 @@ impl Store {
         &self.ledger
     }
 
+    /// Is nothing ever written?
+    pub(crate) fn is_dry(&self) -> bool {
+        self.is_dry
+    }
+
     /// What was found damaged.
     pub(crate) fn reports(&self) -> &[Report] {
         &self.reports
     }
 
     fn read_only(&mut self) -> Result<(), StoreError> {
-        let _turn = Turn::to_read(&self.dir);
+        let _turn = Turn::to_read(&self.dir)?;
         let Some(mut log) = Log::open(&self.dir, false)? else { return Ok(()) };
         let content = log.read_on()?;
         self.take(&content);

@@ -1,4 +1,4 @@
-//! This machine, where neither an option nor a Node object describes the node.
+//! This machine: its name, its addresses, and the Node that they make where nobody else describes it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,8 +6,27 @@ use std::net::IpAddr;
 use kernel::host::{Address, Scope};
 use model::facts::Node;
 
+/// This machine's addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts {
+    /// All of them. `None` when the kernel did not tell.
+    pub addresses: Option<BTreeSet<IpAddr>>,
+    /// The Node that they make, for when nobody else describes this one.
+    pub node: Option<Node>,
+}
+
+impl HostFacts {
+    /// Asks the kernel.
+    pub fn read(node_name: &str) -> Self {
+        let addresses = read_addresses();
+        let node = addresses.as_ref().map(|addresses| node_with(node_name, addresses));
+        let ips = addresses.map(|addresses| addresses.into_iter().map(|address| address.ip).collect());
+        Self { addresses: ips, node }
+    }
+}
+
 /// The host name, as Kubernetes spells node names: lower case. `localhost` where there is none.
-pub(super) fn name() -> String {
+pub(crate) fn name() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = text.trim().to_lowercase();
     if model::name::is_acceptable(&name) { name } else { "localhost".to_owned() }
@@ -15,12 +34,19 @@ pub(super) fn name() -> String {
 
 /// A Node of this name with the addresses of this host. `None` when the kernel does not tell them: then node ports have no
 /// address to answer at, and the explanation of a packet says so.
-pub(super) fn node(name: &str) -> Option<Node> {
-    let addresses = kernel::host::addresses()
+pub(crate) fn node(name: &str) -> Option<Node> {
+    read_addresses().map(|addresses| node_with(name, &addresses))
+}
+
+fn read_addresses() -> Option<BTreeSet<Address>> {
+    kernel::host::addresses()
         .inspect_err(|error| tracing::debug!(%error, "the addresses of this host are unknown"))
-        .ok()?;
-    let addresses = in_order(&addresses, &links_of_default_routes());
-    Some(Node { name: name.into(), zone: None, addresses, pod_cidrs: Vec::new(), reports: Vec::new() })
+        .ok()
+}
+
+fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {
+    let addresses = in_order(addresses, &links_of_default_routes());
+    Node { name: name.into(), zone: None, addresses, pod_cidrs: Vec::new(), reports: Vec::new() }
 }
 
 /// Those on a link with a default route come first, since the first of a family is the primary one; then those that are valid

@@ -1,0 +1,64 @@
+//! HOW a kernel is told what should happen: one folder per mode, all with the same files.
+//!
+//! In: the [`ForwardingTable`], and what of it changed. Out: a kernel that does it, and [`Synced`], a value that says so.
+//!
+//! Absent on purpose: Kubernetes objects, decisions (the table has made them), and time: deletions that must wait are
+//! announced in [`Synced::settle_after`], and the caller comes back.
+
+pub mod nftables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::{ForwardingTable, ServicePortId};
+
+/// A mode.
+pub trait Dataplane {
+    /// Brings the kernel from whatever it holds to `desired`. Idempotent: a second call writes nothing.
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError>;
+
+    /// Deletes what earlier syncs left behind for packets that were on their way.
+    fn settle(&mut self) -> Result<Synced, SyncError>;
+
+    /// Removes everything that this mode has ever written, in any version, and nothing else.
+    fn cleanup(&mut self) -> Result<(), SyncError>;
+}
+
+/// What may be different from the last sync.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// Everything: the kernel is read and compared.
+    Everything,
+    /// These service ports, and what the table says of the node. The kernel is believed to be as the last sync left it.
+    Changed(&'a BTreeSet<ServicePortId>),
+}
+
+/// What a sync did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// How many operations were written.
+    pub operations: usize,
+    /// Whether everything was compared, and not only what was said to have changed.
+    pub was_full: bool,
+    /// Come back with [`Dataplane::settle`] after this long.
+    pub settle_after: Option<Duration>,
+    /// Service ports that the kernel refused, with its reason. They are as they were before; all others are in force.
+    pub refused: BTreeMap<ServicePortId, String>,
+}
+
+/// Why a sync did not happen. The last good rules are in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// `nf_tables` refused. The next sync reads the kernel anew.
+    #[error(transparent)]
+    Nftables(#[from] kernel::nft::Error),
+}
+
+impl SyncError {
+    /// Whether the same sync may go through later.
+    pub fn retry_helps(&self) -> bool {
+        match self {
+            SyncError::Nftables(error) => error.retry_helps(),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One family's table: what the kernel holds of it, and how it is brought to what is desired.
+//!
+//! A service port that the kernel refuses is withheld: it stays as it was, and all others are written without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kernel::nft::{Error, Kernel, Operation, Transaction};
+use model::{Family, ForwardingTable, ServicePort, ServicePortId};
+
+use super::chains::{Chains, Ground};
+use super::counts::Counts;
+use super::layout::{SetId, TABLE, table_comment};
+use super::numbers::Numbers;
+use super::observed::Observed;
+use super::plan::{Doomed, Plan};
+use super::withheld::{Culprit, Withheld};
+use super::{News, Options, count_operations, kernel_family};
+use crate::Synced;
+
+/// A cold start writes this many service ports in one transaction: the kernel and we need memory for one chunk only.
+const CHUNK: usize = 1_000;
+/// So many service ports are withheld in one sync at most: each costs a full read, and this many are no accident.
+const MOST_WITHHELD: usize = 100;
+
+/// What the kernel holds, as far as we know.
+#[derive(Clone, Debug)]
+pub(super) struct FamilyState {
+    pub(super) family: Family,
+    /// Whether the rest is true. If not, the kernel must be read.
+    is_known: bool,
+    pub(super) ports: BTreeMap<ServicePortId, Arc<ServicePort>>,
+    /// How the kernel last took the service ports that were followed since, as far as that is known.
+    pub(super) before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
+    pub(super) withheld: Withheld,
+    pub(super) numbers: Numbers,
+    pub(super) counts: Counts,
+    pub(super) ground: Option<Ground>,
+    pub(super) chains: Chains,
+    pub(super) service_networks: BTreeSet<model::net::IpNet>,
+    pub(super) left_alone: BTreeSet<IpAddr>,
+    pub(super) bare: BTreeSet<IpAddr>,
+    pub(super) doomed: Doomed,
+}
+
+/// Why a transaction was not applied, and which element was to blame, where it was one.
+struct Failure {
+    error: Box<Error>,
+    culprit: Option<Culprit>,
+}
+
+impl Failure {
+    /// Would the same transaction be refused again?
+    fn is_lasting(&self) -> bool {
+        matches!(*self.error, Error::Refused { .. }) && !self.error.retry_helps()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error: Box::new(error), culprit: None }
+    }
+}
+
+impl FamilyState {
+    pub(super) fn new(family: Family) -> Self {
+        Self {
+            family,
+            is_known: false,
+            ports: BTreeMap::new(),
+            before: BTreeMap::new(),
+            withheld: Withheld::default(),
+            numbers: Numbers::default(),
+            counts: Counts::default(),
+            ground: None,
+            chains: Chains::new(),
+            service_networks: BTreeSet::new(),
+            left_alone: BTreeSet::new(),
+            bare: BTreeSet::new(),
+            doomed: Doomed::default(),
+        }
+    }
+
+    /// Nothing is known any more, except how the service ports were.
+    pub(super) fn forget(&mut self) {
+        let mut before = std::mem::take(&mut self.before);
+        for (id, port) in std::mem::take(&mut self.ports) {
+            before.entry(id).or_insert(Some(port));
+        }
+        let withheld = std::mem::take(&mut self.withheld);
+        *self = Self { before, withheld, ..Self::new(self.family) };
+    }
+
+    pub(super) fn is_unsettled(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
+    /// Brings the kernel to `desired`. After an error nothing is known, and the next sync reads the kernel.
+    pub(super) fn sync<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        desired: &ForwardingTable,
+        news: News<'_>,
+        options: &Options,
+        synced: &mut Synced,
+    ) -> Result<(), Error> {
+        let mut is_read = !self.is_known || matches!(news, News::AlsoInTheKernel);
+        let mut result = match news {
+            News::Of(ids) if self.is_known => self.sync_changed(kernel, desired, ids, options, synced),
+            News::Unknown if self.is_known => {
+                let ids = self.outdated(desired);
+                self.sync_changed(kernel, desired, &ids, options, synced)
+            }
+            News::Of(_) | News::Unknown | News::AlsoInTheKernel => {
+                self.withheld = Withheld::default();
+                self.sync_everything(kernel, desired, options, synced)
+            }
+        };
+        while let Err(failure) = result {
+            // Without a fresh read it may be the kernel that is not as we believe, and no service port is to blame.
+            let can_go_on = if is_read { self.withhold(desired, &failure) } else { failure.is_lasting() };
+            self.forget();
+            if !can_go_on {
+                return Err(*failure.error);
+            }
+            is_read = true;
+            result = self.sync_everything(kernel, desired, options, synced);
+        }
+        synced.refused.extend(self.withheld.reasons());
+        Ok(())
+    }
+
+    /// Deletes what waited: elements, then chains that they led to.
+    pub(super) fn settle<K: Kernel>(&mut self, kernel: &mut K) -> Result<usize, Error> {
+        let mut elements = self.transaction();
+        self.doomed.write_elements(&mut elements);
+        kernel.run(&elements)?;
+        self.doomed.forget_elements();
+        let mut chains = self.transaction();
+        self.doomed.write_chains(&mut chains);
+        match kernel.run(&chains) {
+            Ok(()) => self.doomed.forget_chains(),
+            // Kernels before 6.2 learn only some time after an element is gone that its chain is free.
+            Err(Error::Refused { refusal, .. }) if refusal.errno.0 == libc::EBUSY => {
+                return Ok(count_operations(&elements));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(count_operations(&elements) + count_operations(&chains))
+    }
+
+    /// Adds to `transaction` what waits for its deletion.
+    pub(super) fn add_deletions(&self, transaction: &mut Transaction) {
+        self.doomed.write_elements(transaction);
+        self.doomed.write_chains(transaction);
+    }
+
+    /// The whole table, for an empty kernel.
+    pub(super) fn whole(&mut self, desired: &ForwardingTable, options: &Options) -> Transaction {
+        let mut transaction = self.empty_table();
+        transaction.extend(self.follow(desired, all_ids(desired), options).operations);
+        transaction
+    }
+
+    /// What would have to be written, given what the kernel holds.
+    pub(super) fn compare<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        desired: &ForwardingTable,
+        options: &Options,
+    ) -> Result<Transaction, Error> {
+        let family = kernel_family(self.family);
+        let Some(observed) = kernel.list(family, TABLE)?.and_then(Observed::of_our_layout) else {
+            return Ok(self.whole(desired, options));
+        };
+        self.forget();
+        observed.teach(desired, &mut self.numbers);
+        self.believe(desired, options);
+        if !observed.has_hooks_of(&self.chains) {
+            return Ok(self.whole(desired, options));
+        }
+        let mut plan = Plan::default();
+        observed.compare_chains(&self.chains, family, &mut plan);
+        observed.compare_elements(&self.all_elements(), &mut plan);
+        let mut transaction = self.transaction();
+        plan.write(&mut transaction, &mut self.doomed);
+        Ok(transaction)
+    }
+
+    /// Service ports that are not as the kernel has them, or that it refused.
+    fn outdated(&self, desired: &ForwardingTable) -> BTreeSet<ServicePortId> {
+        let is_here =
+            |port: &ServicePort| port.routes.iter().any(|route| route.frontend.family() == self.family);
+        let new = desired.ports().filter(|port| is_here(port) && self.ports.get(port.id()) != Some(port));
+        let gone = self.ports.keys().filter(|id| desired.port(id).is_none());
+        let refused = self.withheld.ids();
+        new.map(|port| port.id()).chain(gone).chain(refused).cloned().collect()
+    }
+
+    fn sync_changed<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        desired: &ForwardingTable,
+        ids: &BTreeSet<ServicePortId>,
+        options: &Options,
+        synced: &mut Synced,
+    ) -> Result<(), Failure> {
+        for id in ids {
+            self.withheld.try_again(id);
+        }
+        let transaction = self.follow(desired, ids.iter().cloned(), options);
+        self.run(kernel, &transaction, synced)
+    }
+
+    fn sync_everything<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        desired: &ForwardingTable,
+        options: &Options,
+        synced: &mut Synced,
+    ) -> Result<(), Failure> {
+        synced.was_full = true;
+        let name = kernel_family(self.family);
+        let exists = kernel.tables(name)?.iter().any(|table| &*table.name == TABLE);
+        if exists {
+            let transaction = self.compare(kernel, desired, options)?;
+            self.run(kernel, &transaction, synced)?;
+        } else {
+            self.cold_start(kernel, desired, options, synced)?;
+        }
+        self.is_known = true;
+        Ok(())
+    }
+
+    /// Into no table at all: an empty one first, then the services in chunks, each of them whole.
+    fn cold_start<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        desired: &ForwardingTable,
+        options: &Options,
+        synced: &mut Synced,
+    ) -> Result<(), Failure> {
+        let mut transaction = self.empty_table();
+        transaction.extend(self.follow(desired, std::iter::empty(), options).operations);
+        self.run(kernel, &transaction, synced)?;
+        let ids: Vec<ServicePortId> = all_ids(desired).collect();
+        for chunk in ids.chunks(CHUNK) {
+            let transaction = self.follow(desired, chunk.iter().cloned(), options);
+            self.run(kernel, &transaction, synced)?;
+        }
+        Ok(())
+    }
+
+    fn run<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        transaction: &Transaction,
+        synced: &mut Synced,
+    ) -> Result<(), Failure> {
+        if let Err(error) = kernel.run(transaction) {
+            let culprit = Culprit::of(transaction, &error);
+            return Err(Failure { error: Box::new(error), culprit });
+        }
+        self.before.clear();
+        synced.operations += count_operations(transaction);
+        Ok(())
+    }
+
+    pub(super) fn transaction(&self) -> Transaction {
+        Transaction::new(kernel_family(self.family), TABLE)
+    }
+
+    /// Begins anew with an empty table, whatever was there.
+    fn empty_table(&mut self) -> Transaction {
+        self.forget();
+        let mut transaction = self.transaction();
+        transaction.replace_table(Some(table_comment()));
+        transaction.extend(SetId::ALL.into_iter().map(|set| Operation::AddSet(set.definition())));
+        transaction
+    }
+
+    /// Withholds the service port whose element was refused. False where it was not one service port's.
+    fn withhold(&mut self, desired: &ForwardingTable, failure: &Failure) -> bool {
+        let owner = failure.culprit.as_ref().and_then(|culprit| self.owner(culprit));
+        let Some(id) = owner.filter(|id| !self.withheld.contains(id)) else { return false };
+        if self.withheld.count() >= MOST_WITHHELD {
+            return false;
+        }
+        let before = self.before.get(&id).cloned().flatten();
+        self.withheld.add(desired, id, before.as_deref(), failure.error.to_string());
+        true
+    }
+}
+
+pub(super) fn all_ids(desired: &ForwardingTable) -> impl Iterator<Item = ServicePortId> {
+    desired.ports().map(|port| port.id().clone())
+}

@@ -1,0 +1,191 @@
+//! nftables, by direct netlink: the flagship. README.md beside this file tells the packet's way.
+//!
+//! In: the forwarding table. Out: one table `kube-proxy` in each family, of maps that every service shares. A service is a
+//! handful of elements; chains follow the distinct classes in use.
+//!
+//! Each family is written by itself, so that one broken family does not stop the other.
+
+mod chains;
+mod class;
+mod counts;
+mod elements;
+mod family;
+mod follow;
+mod layout;
+mod numbers;
+mod observed;
+mod plan;
+mod tracked;
+mod withheld;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use family::FamilyState;
+use kernel::nft::{Error, Kernel, Transaction};
+use model::{Family, ForwardingTable, Promises, ServicePortId};
+use tracked::Tracked;
+
+use crate::{Dataplane, Scope, SyncError, Synced};
+
+/// A packet is long past its lookups after this: what nothing leads to any more can go.
+const SETTLE_AFTER: Duration = Duration::from_millis(5);
+
+/// What the operator chose for this mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The mark bit that says: hide the source of this connection.
+    pub masquerade_mark: u32,
+    /// What the mode promises where Kubernetes leaves the choice.
+    pub promises: Promises,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { masquerade_mark: 0x4000, promises: Promises::default() }
+    }
+}
+
+/// The nftables mode, on a kernel: the real one or the simulated twin.
+#[derive(Clone, Debug)]
+pub struct Nftables<K> {
+    kernel: Tracked<K>,
+    options: Options,
+    v4: FamilyState,
+    v6: FamilyState,
+}
+
+impl<K: Kernel> Nftables<K> {
+    /// The mode on `kernel`, of whose contents nothing is known yet.
+    pub fn new(kernel: K, options: Options) -> Self {
+        let (v4, v6) = (FamilyState::new(Family::V4), FamilyState::new(Family::V6));
+        Self { kernel: Tracked::new(kernel), options, v4, v6 }
+    }
+
+    /// The kernel.
+    pub fn kernel(&mut self) -> &mut K {
+        &mut self.kernel.kernel
+    }
+
+    /// What a full sync would write, and then delete, in words. Nothing is written.
+    pub fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        let mut found = Vec::new();
+        for family in Family::ALL {
+            let mut state = FamilyState::new(family);
+            let mut transaction = state.compare(&mut self.kernel, desired, &self.options)?;
+            state.add_deletions(&mut transaction);
+            found.extend(transaction.script().lines().map(str::to_owned));
+        }
+        Ok(found)
+    }
+
+    fn sync_family(
+        &mut self,
+        family: Family,
+        desired: &ForwardingTable,
+        news: News<'_>,
+        synced: &mut Synced,
+    ) -> Result<(), Error> {
+        let state = match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        };
+        state.sync(&mut self.kernel, desired, news, &self.options, synced)
+    }
+
+    fn settle_after(&self) -> Option<Duration> {
+        (self.v4.is_unsettled() || self.v6.is_unsettled()).then_some(SETTLE_AFTER)
+    }
+}
+
+impl<K: Kernel> Dataplane for Nftables<K> {
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        let mut synced = Synced::default();
+        let news = match scope {
+            Scope::Changed(ids) => News::Of(ids),
+            Scope::Everything if self.kernel.is_untouched() => News::Unknown,
+            Scope::Everything => {
+                self.kernel.look();
+                News::AlsoInTheKernel
+            }
+        };
+        synced.was_full = matches!(scope, Scope::Everything);
+        let v4 = self.sync_family(Family::V4, desired, news, &mut synced);
+        let v6 = self.sync_family(Family::V6, desired, news, &mut synced);
+        v4.and(v6)?;
+        synced.settle_after = self.settle_after();
+        Ok(synced)
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        let (mut synced, mut failed) = (Synced::default(), None);
+        for state in [&mut self.v4, &mut self.v6] {
+            match state.settle(&mut self.kernel) {
+                Ok(operations) => synced.operations += operations,
+                Err(error) => {
+                    state.forget();
+                    failed = Some(error);
+                }
+            }
+        }
+        synced.settle_after = self.settle_after();
+        failed.map_or(Ok(synced), |error| Err(error.into()))
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+            let tables = self.kernel.tables(family)?;
+            for table in tables.iter().filter(|table| is_ours(table)) {
+                let mut transaction = Transaction::new(family, &table.name);
+                transaction.destroy_table();
+                self.kernel.run(&transaction)?;
+            }
+        }
+        self.v4.forget();
+        self.v6.forget();
+        Ok(())
+    }
+}
+
+/// Our mark, in any version of the layout.
+fn is_ours(table: &kernel::nft::Table) -> bool {
+    table.comment.as_ref().is_some_and(|comment| comment.as_str().starts_with(layout::MARK_OF_OURS))
+}
+
+/// The whole table as `nft -f` reads it, for both families: what [`Dataplane::sync`] would write into an empty kernel.
+pub fn render(desired: &ForwardingTable, options: &Options) -> String {
+    let mut text = String::new();
+    for family in Family::ALL {
+        let mut state = FamilyState::new(family);
+        text.push_str(&state.whole(desired, options).script());
+    }
+    text
+}
+
+/// What may be different from the last sync.
+#[derive(Clone, Copy, Debug)]
+enum News<'a> {
+    /// These service ports of the table.
+    Of(&'a BTreeSet<ServicePortId>),
+    /// Any of the table's. Nobody else has written to the kernel.
+    Unknown,
+    /// Anything.
+    AlsoInTheKernel,
+}
+
+fn kernel_family(family: Family) -> kernel::nft::Family {
+    match family {
+        Family::V4 => kernel::nft::Family::Ip,
+        Family::V6 => kernel::nft::Family::Ip6,
+    }
+}
+
+/// Operations of a transaction, each element counted.
+fn count_operations(transaction: &Transaction) -> usize {
+    use kernel::nft::Operation::{AddElements, DeleteElements};
+    let count = |operation: &kernel::nft::Operation| match operation {
+        AddElements(_, elements) | DeleteElements(_, elements) => elements.len(),
+        _ => 1,
+    };
+    transaction.operations.iter().map(count).sum()
+}

@@ -1,0 +1,159 @@
+//! What the kernel holds, compared with what it should hold.
+
+use std::collections::BTreeMap;
+
+use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
+use model::{ForwardingTable, Frontend, Protocol};
+
+use super::chains::Chains;
+use super::layout::{SetId, sticky, table_comment};
+use super::numbers::Numbers;
+use super::plan::{ElementKey, Plan, key_of};
+
+/// A listed table of our layout.
+#[derive(Debug)]
+pub(super) struct Observed {
+    listed: Listed,
+}
+
+impl Observed {
+    /// The table, if it is of our layout to the last set, and nothing in it is foreign; another one is replaced whole.
+    pub(super) fn of_our_layout(listed: Listed) -> Option<Self> {
+        let is_same_layout = listed.table.comment == Some(table_comment());
+        let has_set =
+            |set: SetId| listed.sets.get(set.name()).is_some_and(|found| found.set == set.definition());
+        let has_our_sets = listed.sets.len() == SetId::ALL.len() && SetId::ALL.into_iter().all(has_set);
+        (is_same_layout && has_our_sets && listed.unknown.is_empty()).then_some(Self { listed })
+    }
+
+    /// Are the chains that are there entered where they should be? The kernel changes a hook in no other way than by
+    /// another chain.
+    pub(super) fn has_hooks_of(&self, desired: &Chains) -> bool {
+        let place = |chain: &Chain| chain.base.map(|hook| (hook.kind, hook.point, hook.priority));
+        let is_same = |(name, (chain, _)): (&Name, &(Chain, Vec<Rule>))| match self.listed.chains.get(name) {
+            Some(found) => place(found) == place(chain),
+            None => true,
+        };
+        desired.iter().all(is_same)
+    }
+
+    /// Tells `numbers` who has which number already, so that clients stay with their endpoints across a restart.
+    pub(super) fn teach(&self, desired: &ForwardingTable, numbers: &mut Numbers) {
+        let mut owners = BTreeMap::new();
+        for (frontend, number) in self.sticky_frontends() {
+            let Some((port, _)) = desired.route(&frontend) else { continue };
+            if port.affinity_seconds.is_some() && numbers.adopt_service(port.id(), number) {
+                owners.insert(number, port.id().clone());
+            }
+        }
+        for (service, number, endpoint) in self.sticky_endpoints() {
+            if let Some(id) = owners.get(&service) {
+                numbers.adopt_endpoint(id, endpoint, number);
+            }
+        }
+    }
+
+    fn elements(&self, set: SetId) -> &[Element] {
+        self.listed.sets.get(set.name()).map_or(&[], |found| &found.elements)
+    }
+
+    fn sticky_frontends(&self) -> impl Iterator<Item = (Frontend, u32)> {
+        let both = self.elements(SetId::StickyFrontends).iter().chain(self.elements(SetId::StickyNodePorts));
+        both.filter_map(|element| {
+            let number =
+                (priority(element)? & sticky::SERVICE_MASK & !sticky::FLAGS) >> sticky::SERVICE_SHIFT;
+            Some((frontend(element, self.listed.table.family)?, number))
+        })
+    }
+
+    fn sticky_endpoints(&self) -> impl Iterator<Item = (u32, u32, (std::net::IpAddr, u16))> {
+        self.elements(SetId::StickyEndpoints).iter().filter_map(|element| {
+            let Some(Value::Priority(number)) = element.key.values().nth(1) else { return None };
+            let Data::Values(data) = &element.data else { return None };
+            let (Some(address), Some(Value::Port(port))) = (data.values().next()?.ip(), data.values().nth(1))
+            else {
+                return None;
+            };
+            let service = (number & sticky::SERVICE_MASK & !sticky::FLAGS) >> sticky::SERVICE_SHIFT;
+            Some((service, number & (sticky::ENDPOINTS - 1), (address, port)))
+        })
+    }
+
+    /// Puts into `plan` what must change so that the chains are `desired`.
+    pub(super) fn compare_chains(&self, desired: &Chains, family: Family, plan: &mut Plan) {
+        for (name, (chain, rules)) in desired {
+            match self.listed.chains.get(name) {
+                None => plan.new_chain(chain, rules),
+                Some(found) if found == chain && self.has_rules(name, rules, family) => {}
+                Some(_) => plan.rewrite_chain(chain, rules),
+            }
+        }
+        for name in self.listed.chains.keys().filter(|name| !desired.contains_key(*name)) {
+            plan.gone_chain(name);
+        }
+    }
+
+    fn has_rules(&self, chain: &str, rules: &[Rule], family: Family) -> bool {
+        let found = self.listed.rules.get(chain).map_or(&[][..], |found| found);
+        found.len() == rules.len() && found.iter().zip(rules).all(|(found, rule)| found.does(rule, family))
+    }
+
+    /// Puts into `plan` what must change so that the elements are `desired`.
+    pub(super) fn compare_elements(&self, desired: &BTreeMap<ElementKey, Element>, plan: &mut Plan) {
+        for (set, element) in self.own_elements() {
+            if desired.get(&key_of(set, element)) != Some(element) {
+                plan.is_there(set, element.clone());
+            }
+        }
+        let found: std::collections::BTreeSet<ElementKey> =
+            self.own_elements().map(|(set, element)| key_of(set, element)).collect();
+        for (key, element) in desired {
+            if !found.contains(key) || self.differs(key, element) {
+                plan.must_be_there(key.0, element.clone());
+            }
+        }
+    }
+
+    fn differs(&self, key: &ElementKey, element: &Element) -> bool {
+        let found = self.elements(key.0).binary_search_by(|found| found.key.cmp(&element.key));
+        found.map_or(true, |at| self.elements(key.0)[at] != *element)
+    }
+
+    fn own_elements(&self) -> impl Iterator<Item = (SetId, &Element)> {
+        let sets = SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets());
+        sets.flat_map(|set| self.elements(set).iter().map(move |element| (set, element)))
+    }
+}
+
+fn priority(element: &Element) -> Option<u32> {
+    match &element.data {
+        Data::Values(values) => match values.values().next() {
+            Some(Value::Priority(number)) => Some(number),
+            _ => None,
+        },
+        Data::None | Data::Verdict(_) => None,
+    }
+}
+
+fn frontend(element: &Element, family: Family) -> Option<Frontend> {
+    let values: Vec<Value> = element.key.values().collect();
+    let protocol = |number: kernel::nft::Protocol| match number {
+        kernel::nft::Protocol::TCP => Some(Protocol::Tcp),
+        kernel::nft::Protocol::UDP => Some(Protocol::Udp),
+        kernel::nft::Protocol::SCTP => Some(Protocol::Sctp),
+        _ => None,
+    };
+    match values[..] {
+        [address, Value::Protocol(number), Value::Port(port)] => {
+            Some(Frontend::Address { ip: address.ip()?, protocol: protocol(number)?, port })
+        }
+        [Value::Protocol(number), Value::Port(port)] => {
+            let family = match family {
+                Family::Ip => model::Family::V4,
+                Family::Ip6 => model::Family::V6,
+            };
+            Some(Frontend::NodePort { family, protocol: protocol(number)?, port })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,100 @@
+//! Hears when this process is asked to end (SIGTERM, SIGINT), without a handler that interrupts anything.
+//!
+//! The signals are blocked and read from a descriptor instead. Threads inherit that, so [`Termination::block`] comes
+//! before the first of them is started.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::c_int;
+
+/// The wish that this process ends.
+#[derive(Debug)]
+pub struct Termination {
+    fd: OwnedFd,
+}
+
+impl Termination {
+    /// From now on SIGTERM and SIGINT no longer end the calling thread, nor threads that it starts: they are read here.
+    pub fn block() -> io::Result<Self> {
+        let signals = signals();
+        block(&signals)?;
+        open(&signals).map(|fd| Self { fd })
+    }
+
+    /// Waits until the process is asked to end. Returns the name of the signal.
+    pub fn wait(&self) -> io::Result<&'static str> {
+        loop {
+            match read(&self.fd) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(libc::SIGINT) => return Ok("SIGINT"),
+                Ok(_) => return Ok("SIGTERM"),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The set of the two signals.
+#[expect(unsafe_code, reason = "sigemptyset(3) and sigaddset(3) fill a set through a pointer")]
+fn signals() -> libc::sigset_t {
+    // SAFETY: all zeroes is a valid sigset_t: it holds nothing but integers.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local that lives during the calls; both numbers are signals.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGINT);
+    }
+    set
+}
+
+#[expect(unsafe_code, reason = "pthread_sigmask(3) reads a set through a pointer")]
+fn block(signals: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set lives during the call, and a null pointer says that the old mask is not wanted.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, signals, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
+}
+
+#[expect(unsafe_code, reason = "signalfd(2) and taking ownership of what it returns")]
+fn open(signals: &libc::sigset_t) -> io::Result<OwnedFd> {
+    // SAFETY: the set lives during the call; -1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, signals, libc::SFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits for one signal and returns its number.
+#[expect(unsafe_code, reason = "read(2) fills a struct through a pointer")]
+fn read(fd: &OwnedFd) -> io::Result<c_int> {
+    const SIZE: usize = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: all zeroes is a valid signalfd_siginfo: it holds nothing but integers.
+    let mut heard: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local of SIZE bytes that lives during the call and is ours to write.
+    let count = unsafe { libc::read(fd.as_raw_fd(), (&raw mut heard).cast(), SIZE) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    c_int::try_from(heard.ssi_signo).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(unsafe_code, reason = "raise(3) sends a signal to this very thread")]
+    fn a_signal_is_read_and_ends_nothing() {
+        let termination = Termination::block().unwrap();
+        for (signal, name) in [(libc::SIGTERM, "SIGTERM"), (libc::SIGINT, "SIGINT")] {
+            // SAFETY: raise takes a plain number; the signal is blocked in this thread, to which alone it goes.
+            assert_eq!(unsafe { libc::raise(signal) }, 0);
+            assert_eq!(termination.wait().unwrap(), name);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The cluster that is measured: n services with four endpoints each, on five hundred nodes of which this is one.
+//!
+//! In: a service's number. Out: its facts, always the same for the same number.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use model::facts::{
+    EndpointFact, EndpointSlice, Fact, Node, Policy, PortSpec, Service, ServiceCidr, ServiceType, SlicePort,
+};
+use model::net::IpNet;
+use model::{ByFamily, Config, DetectLocal, Protocol, ServiceName};
+
+/// Endpoints of each service.
+pub(crate) const ENDPOINTS: u32 = 4;
+/// The port that a client dials.
+pub(crate) const PORT: u16 = 80;
+/// The port that an endpoint listens on.
+const TARGET_PORT: u16 = 8080;
+/// Nodes that the endpoints are spread over.
+const NODES: u32 = 500;
+/// This one. The playground's first node has the same name.
+const OWN_NODE: &str = "a";
+/// Every pod's address is in here, those of the playground too.
+const POD_NETWORK: &str = "10.128.0.0/9";
+const SERVICE_NETWORK: &str = "10.96.0.0/12";
+/// The first address of a pod, and the first one of pods that come later.
+const FIRST_POD: u32 = 0x0a80_0000;
+const FIRST_LATER_POD: u32 = 0x0ac0_0000;
+
+/// What the operator of the measured node chose.
+pub(crate) fn config() -> Config {
+    Config {
+        node_name: OWN_NODE.into(),
+        detect_local: DetectLocal::ClusterCidr(vec![network(POD_NETWORK)]),
+        ..Config::default()
+    }
+}
+
+/// This node and the range of cluster IPs, then each service and its slice.
+pub(crate) fn cluster(services: u32) -> impl Iterator<Item = Fact> {
+    let both = |n| [Fact::Service(service(n)), Fact::EndpointSlice(slice(n, &endpoints(n)))];
+    [node(), service_network()].into_iter().chain((0..services).flat_map(both))
+}
+
+/// A service of one TCP port.
+pub(crate) fn service(n: u32) -> Service {
+    Service {
+        name: ServiceName::new(&format!("team-{}", n % 200), &format!("orders-worker-{n}")),
+        created: None,
+        kind: ServiceType::ClusterIp,
+        cluster_ips: ByFamily { v4: Some(cluster_ip(n).into()), v6: None },
+        ports: [PortSpec { name: "http".into(), protocol: Protocol::Tcp, port: PORT, node_port: None }]
+            .into(),
+        internal_policy: Policy::Cluster,
+        external_policy: Policy::Cluster,
+        affinity_seconds: None,
+        has_headless_label: false,
+        external: None,
+        reports: Box::default(),
+    }
+}
+
+/// Its cluster IP.
+pub(crate) fn cluster_ip(n: u32) -> Ipv4Addr {
+    let [_, b, c, d] = n.to_be_bytes();
+    Ipv4Addr::new(10, 0x60 | b, c, d)
+}
+
+/// The slice of a service that has its endpoints at these addresses.
+pub(crate) fn slice(n: u32, addresses: &[IpAddr]) -> EndpointSlice {
+    let service = service(n).name;
+    EndpointSlice {
+        name: ServiceName::new(service.namespace(), &format!("{}-x7k2p", service.name())),
+        service: Some(service),
+        ports: vec![SlicePort { name: "http".into(), protocol: Protocol::Tcp, port: TARGET_PORT }],
+        endpoints: (0..).zip(addresses).map(|(i, address)| endpoint(n, i, *address)).collect(),
+        reports: Vec::new(),
+    }
+}
+
+/// Where the endpoints of a service are at first.
+pub(crate) fn endpoints(n: u32) -> Vec<IpAddr> {
+    (0..ENDPOINTS).map(|i| Ipv4Addr::from_bits(FIRST_POD + n * ENDPOINTS + i).into()).collect()
+}
+
+/// The address of a pod that comes later, another one for each number.
+pub(crate) fn later_pod(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(FIRST_LATER_POD + number).into()
+}
+
+fn endpoint(n: u32, i: u32, address: IpAddr) -> EndpointFact {
+    let node = match (n + i) % NODES {
+        0 => OWN_NODE.into(),
+        other => format!("node-{other}").into(),
+    };
+    EndpointFact {
+        address,
+        node: Some(node),
+        pod: Some(format!("orders-worker-{n}-7d4b9c6f5-x{i}k2p").into()),
+        ready: true,
+        serving: true,
+        terminating: false,
+        hints: None,
+        weight: None,
+    }
+}
+
+fn node() -> Fact {
+    Fact::Node(Node {
+        name: OWN_NODE.into(),
+        zone: None,
+        addresses: vec![[192, 168, 0, 1].into()],
+        pod_cidrs: Vec::new(),
+        reports: Vec::new(),
+    })
+}
+
+fn service_network() -> Fact {
+    let cidrs = vec![network(SERVICE_NETWORK)];
+    Fact::ServiceCidr(ServiceCidr { name: "kubernetes".into(), cidrs, reports: Vec::new() })
+}
+
+fn network(text: &str) -> IpNet {
+    text.parse().expect("the constants of this file are networks")
+}

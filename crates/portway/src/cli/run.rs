@@ -1,0 +1,107 @@
+//! `portway run`: makes this kernel serve the Services, until the process is asked to end.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::args::Shared;
+use super::output::Output;
+use super::render::refuse_unoffered;
+use super::said::{Failure, Said};
+use super::values::{Sentence, Words};
+use super::view::refusal;
+use crate::modes::Mode;
+use crate::run::{self, PaceOptions, RunError, Settings};
+
+const EXAMPLES: &str = "\
+Examples:
+  portway run --mode nftables --from /etc/portway
+  portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
+
+Needs root, or CAP_NET_ADMIN. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
+upgraded. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
+without `--from`, ask it by the socket in its folder (`--run-dir`), which answers root only.";
+
+/// `portway run`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct RunArgs {
+    /// The mode
+    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
+    mode: Mode,
+
+    /// The shortest time from the end of a write to the begin of the next; a single change is written at once
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "50ms")]
+    min_sync_period: Duration,
+
+    /// How often everything is compared with the kernel; less often where comparing takes seconds
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
+    sync_period: Duration,
+}
+
+/// Runs `portway run`.
+pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Said, Failure> {
+    refuse_unoffered(args.mode, "run")?;
+    let settings = Settings {
+        mode: args.mode,
+        from: shared.sources()?,
+        config: shared.config()?,
+        allocation: shared.allocation(false),
+        run_dir: shared.run_dir().to_owned(),
+        pace: PaceOptions {
+            min_sync_period: args.min_sync_period,
+            sync_period: args.sync_period.max(SHORTEST),
+        },
+    };
+    run::run(&settings, &mut |line| output.say(line)).map_err(|error| failure(&error))?;
+    Ok(Said::default())
+}
+
+/// Comparing everything without a pause would do nothing else.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The sentence, and 2 where it is about the command line.
+pub(super) fn failure(error: &RunError) -> Failure {
+    match error {
+        RunError::Store(error) => refusal(error),
+        error => Failure::because(error),
+    }
+}
+
+/// `500ms`, `30s`, `5m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "" if number == "0" => Some(1),
+        _ => None,
+    };
+    let milliseconds =
+        number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    milliseconds
+        .filter(|milliseconds| *milliseconds <= LONGEST)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is no time: write it as `500ms`, `30s` or `5m`, at most a day"))
+}
+
+const LONGEST: u64 = 86_400_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for bad in ["", "s", "30", "1.5s", "-1s", "99999999999999999999s", "5 s", "48h"] {
+            assert!(duration(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `portway status`: how the running portway is doing.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use super::args::Shared;
+use super::format::{self, Structured};
+use super::said::{Failure, Said};
+use super::table::printable;
+use super::values::Words;
+use crate::run::Status;
+use crate::socket;
+
+const EXAMPLES: &str = "\
+Examples:
+  portway status
+  portway status -o json
+
+Needs root. Exit codes: 0 the kernel holds what it should, 1 it does not, or no portway runs here.";
+
+/// `portway status`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct StatusArgs {
+    /// The answer for a program
+    #[arg(short, long, value_name = "FORMAT", value_parser = Words::<Structured>::called("format"))]
+    output: Option<Structured>,
+}
+
+/// Runs `portway status`.
+pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
+    let status = socket::status(shared.run_dir()).map_err(|error| {
+        Failure::refused(format!("{error}; `portway run` starts one, `--run-dir` names another"))
+    })?;
+    let text = match args.output {
+        Some(format) => format::value(&serde_json::json!(status), format)?,
+        None => show(&status),
+    };
+    let found_wrong = status.failures.in_a_row > 0 || !status.refused.is_empty();
+    Ok(Said { text, warnings: Vec::new(), found_wrong })
+}
+
+fn show(status: &Status) -> String {
+    let mut lines = vec![
+        ("Mode", status.mode.clone()),
+        ("Node", status.node.clone()),
+        ("Process", format!("{} (portway {})", status.pid, status.version)),
+        ("Since", format!("{} ({})", status.since, ago(status.uptime_seconds))),
+        ("In sync", if status.is_in_sync { "yes" } else { "no" }.to_owned()),
+        ("Last sync", last_sync(status)),
+        ("Syncs", format!("{}, {} of them full", status.syncs, status.full_syncs)),
+        ("Operations", status.operations.to_string()),
+        ("Failures", failures(status)),
+        ("Services", format!("{}, with {} service ports", status.services, status.service_ports)),
+        ("Reports", reports(status)),
+    ];
+    lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
+    lines.extend(
+        status.refused.iter().map(|(port, reason)| ("Refused", printable(&format!("{port}: {reason}")))),
+    );
+    let mut text = String::new();
+    for (label, value) in lines {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<12}{value}", format!("{label}:"));
+    }
+    text
+}
+
+fn last_sync(status: &Status) -> String {
+    status.last_sync.as_ref().map_or_else(
+        || "none yet".to_owned(),
+        |last| {
+            let kind = if last.full { "full" } else { "of changes" };
+            format!(
+                "{} ({}), {kind}, {} operations in {} ms",
+                last.at,
+                ago(last.seconds_ago),
+                last.operations,
+                last.took_ms
+            )
+        },
+    )
+}
+
+fn failures(status: &Status) -> String {
+    let failures = &status.failures;
+    match (failures.in_a_row, &failures.last) {
+        (0, None) => "none".to_owned(),
+        (0, Some(last)) => format!("{} so far, none now; the last one: {}", failures.total, printable(last)),
+        (count, last) => format!(
+            "{count} in a row, tried again in {} ms; the last good rules are in force: {}",
+            failures.retry_in_ms.unwrap_or_default(),
+            printable(last.as_deref().unwrap_or("unknown"))
+        ),
+    }
+}
+
+fn reports(status: &Status) -> String {
+    match status.reports {
+        0 => "none".to_owned(),
+        count => format!("{count}; `portway describe service` and `portway check` tell which"),
+    }
+}
+
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}

@@ -1,0 +1,110 @@
+//! Everything that the loop can ever want.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use dataplane::Scope;
+use model::ServicePortId;
+
+use super::event::Reply;
+use super::status::Status;
+use crate::picture::Snapshot;
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Bring the kernel to the table; then tell [`super::Event::Synced`].
+    Sync(Work),
+    /// Delete what waited; then tell [`super::Event::Settled`].
+    Settle,
+    /// Come back with [`super::Event::Tick`] at this time since the start, unless something happens before. It takes the
+    /// place of any earlier wish.
+    WakeAt(Duration),
+    /// Answer somebody.
+    Answer(Reply, Answer),
+    /// Say this to whoever started us.
+    Tell(String),
+    /// Write this to the log.
+    Log(Line),
+    /// End, and leave the rules in place.
+    Exit,
+    /// End as a failure, so that whoever started us starts us anew; the rules stay in place.
+    Fail {
+        /// What is no longer heard of.
+        feed: &'static str,
+    },
+}
+
+/// What a sync is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Read the kernel and compare everything.
+    Everything,
+    /// Follow these service ports, and what the table says of the node.
+    Changed(BTreeSet<ServicePortId>),
+}
+
+impl Work {
+    /// The same for a dataplane.
+    pub fn scope(&self) -> Scope<'_> {
+        match self {
+            Work::Everything => Scope::Everything,
+            Work::Changed(ids) => Scope::Changed(ids),
+        }
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The whole picture.
+    Picture(Box<Snapshot>),
+    /// How the loop is doing.
+    Status(Box<Status>),
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A sync was done.
+    Synced {
+        /// How many operations were written.
+        operations: usize,
+        /// How long it took.
+        took: Duration,
+        /// Whether the kernel was read and compared.
+        full: bool,
+    },
+    /// What waited was deleted.
+    Settled {
+        /// How many operations were written.
+        operations: usize,
+    },
+    /// The kernel refused one service port; all others are in force.
+    Refused {
+        /// Which.
+        service_port: String,
+        /// Why.
+        reason: String,
+    },
+    /// A sync failed; the last good rules are in force.
+    Failed {
+        /// Why.
+        reason: String,
+        /// When it is tried again.
+        retry_in: Duration,
+    },
+    /// Addresses could not be given to Services; what was in force stays so.
+    StoreFailed {
+        /// Why.
+        reason: String,
+        /// When it is tried again.
+        retry_in: Duration,
+    },
+    /// Something is wrong with a file.
+    Problem(String),
+    /// The source was read for the first time, and so many of its objects have something wrong.
+    Reports(usize),
+    /// The process ends because of this signal.
+    Stopping(&'static str),
+}

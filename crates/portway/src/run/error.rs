@@ -1,0 +1,59 @@
+//! Why `portway run` did not start, or ended by itself.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::embedded::StoreError;
+use crate::manifests::SourceError;
+
+/// Where not said otherwise, nothing was written to the kernel, and trying again helps once what the sentence names is put
+/// right.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// This kernel cannot do it, or not for us.
+    #[error("portway cannot work with this kernel: {0}")]
+    Kernel(String),
+    /// Another portway runs on this node.
+    #[error(
+        "another portway runs on this node (process {pid}, which holds {}): stop it first, or give this one a \
+         folder of its own with `--run-dir` if it lives in another network namespace", file.display()
+    )]
+    Busy {
+        /// Its process.
+        pid: String,
+        /// The file that it holds.
+        file: PathBuf,
+    },
+    /// The folder of the lock and of the socket cannot be used.
+    #[error("cannot {action} {}: {source}. Repair the folder, or choose another one with `--run-dir`", path.display())]
+    RunDir {
+        /// What we were doing.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The files cannot be read or followed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The store of addresses cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread of ours is gone, which is a mistake in this program. The rules are in place; starting anew helps.
+    #[error(
+        "the thread that listens to {feed} has ended, so this portway ends too: start it anew. The rules are in place"
+    )]
+    FeedEnded {
+        /// What is no longer heard of.
+        feed: &'static str,
+    },
+    /// A thread could not be started, or signals not be heard.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What we were doing.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}

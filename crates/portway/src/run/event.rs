@@ -1,0 +1,69 @@
+//! Everything that can ever happen to the loop.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use dataplane::{SyncError, Synced};
+use model::time::Timestamp;
+
+use super::effect::Answer;
+use crate::host::HostFacts;
+use crate::objects::{Change, Problem};
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The files were read. The first time, the changes are everything there is.
+    FilesChanged {
+        /// What changed in the objects.
+        changes: Vec<Change>,
+        /// All problems in force now.
+        problems: Vec<Problem>,
+    },
+    /// These are the addresses of this host now.
+    AddressesChanged(HostFacts),
+    /// The time that was asked for has come.
+    Tick,
+    /// Somebody wants to know something.
+    Query(Question, Reply),
+    /// The sync that was asked for has ended.
+    Synced {
+        /// What it did, or why it did not.
+        result: Result<Synced, SyncError>,
+        /// How long it took.
+        took: Duration,
+    },
+    /// The deletions that were asked for have ended.
+    Settled {
+        /// What they did, or why they did not.
+        result: Result<Synced, SyncError>,
+        /// How long they took.
+        took: Duration,
+    },
+    /// The process is asked to end, by this signal.
+    Stop(&'static str),
+    /// The thread that told of these things is gone. That is a mistake in this program.
+    FeedEnded(&'static str),
+}
+
+/// What may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The whole picture.
+    Picture,
+    /// How the loop is doing.
+    Status,
+}
+
+/// Where the answer goes.
+#[derive(Clone, Debug)]
+pub struct Reply(pub Sender<Answer>);
+
+/// The moment of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Since the process started, on a clock that never goes back. All pace is measured on it.
+    pub elapsed: Duration,
+    /// For people, and for what is written down.
+    pub wall: Timestamp,
+}

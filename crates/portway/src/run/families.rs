@@ -1,0 +1,131 @@
+//! Which families this kernel can serve, asked before anything is written; and the kernel with just those.
+//!
+//! A host without IPv6 is an ordinary host: IPv4 goes on. A host that has IPv6 but lacks what our rules need for it is not:
+//! half of its Services would silently not work, so that is refused with the way out.
+
+use std::path::Path;
+
+use kernel::nft::{
+    Error, Family, Kernel, Listed, Netlink, Result, Shortcoming, Simulated, Table, Transaction, probe,
+};
+
+use super::RunError;
+
+/// The kernel lists IPv6 addresses here, wherever there is IPv6.
+const HAS_IPV6: &str = "/proc/net/if_inet6";
+
+/// Which families there are to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// Both.
+    Both,
+    /// IPv4 alone, since this host has no IPv6.
+    OnlyV4 {
+        /// What the kernel lacks for IPv6.
+        because: String,
+    },
+}
+
+impl Families {
+    /// Asks the kernel of this network namespace.
+    pub fn probe() -> std::result::Result<Self, RunError> {
+        Self::judge(&probe(Family::Ip), &probe(Family::Ip6), Path::new(HAS_IPV6).exists())
+    }
+
+    fn judge(v4: &[Shortcoming], v6: &[Shortcoming], has_ipv6: bool) -> std::result::Result<Self, RunError> {
+        match (v4, v6) {
+            ([], []) => Ok(Self::Both),
+            ([], missing) if !has_ipv6 => Ok(Self::OnlyV4 { because: sentence(missing) }),
+            ([], missing) => Err(RunError::Kernel(format!("for IPv6, {}", sentence(missing)))),
+            (missing, _) => Err(RunError::Kernel(sentence(missing))),
+        }
+    }
+}
+
+fn sentence(missing: &[Shortcoming]) -> String {
+    let show = |found: &Shortcoming| match found.cause {
+        Error::NotPermitted => found.sentence.to_owned(),
+        _ => found.to_string(),
+    };
+    missing.iter().map(show).collect::<Vec<_>>().join("; ")
+}
+
+/// What the kernel said when it was asked outside of the loop, as a sentence.
+pub fn refused(error: &Error) -> RunError {
+    RunError::Kernel(error.to_string())
+}
+
+/// This kernel. A family that the host does not have is played by the simulated twin, so that the mode need not know.
+#[derive(Debug)]
+pub struct HostKernel {
+    real: Netlink,
+    instead_of_v6: Option<Simulated>,
+}
+
+impl HostKernel {
+    /// Opens the kernel of this thread's network namespace.
+    pub fn open(families: &Families) -> Result<Self> {
+        let instead_of_v6 = matches!(families, Families::OnlyV4 { .. }).then(Simulated::default);
+        Ok(Self { real: Netlink::open()?, instead_of_v6 })
+    }
+
+    fn of(&mut self, family: Family) -> &mut dyn Kernel {
+        match (&mut self.instead_of_v6, family) {
+            (Some(twin), Family::Ip6) => twin,
+            _ => &mut self.real,
+        }
+    }
+}
+
+impl Kernel for HostKernel {
+    fn run(&mut self, transaction: &Transaction) -> Result<()> {
+        self.of(transaction.family).run(transaction)
+    }
+
+    fn check(&mut self, transaction: &Transaction) -> Result<()> {
+        self.of(transaction.family).check(transaction)
+    }
+
+    fn list(&mut self, family: Family, table: &str) -> Result<Option<Listed>> {
+        self.of(family).list(family, table)
+    }
+
+    fn tables(&mut self, family: Family) -> Result<Vec<Table>> {
+        self.of(family).tables(family)
+    }
+
+    fn generation(&mut self) -> Result<u32> {
+        self.real.generation()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lacks(sentence: &'static str) -> Vec<Shortcoming> {
+        vec![Shortcoming { sentence, cause: Error::Missing }]
+    }
+
+    #[test]
+    fn a_host_without_ipv6_goes_on_with_ipv4() {
+        assert_eq!(Families::judge(&[], &[], false).unwrap(), Families::Both);
+        let only_v4 = Families::judge(&[], &lacks("no IPv6 here"), false).unwrap();
+        assert!(matches!(only_v4, Families::OnlyV4 { because } if because.contains("no IPv6 here")));
+    }
+
+    #[test]
+    fn what_is_missing_where_it_is_needed_is_refused() {
+        let without_v4 = Families::judge(&lacks("no NAT: load it"), &[], true).unwrap_err();
+        assert!(without_v4.to_string().contains("no NAT: load it"), "{without_v4}");
+        let without_v6 = Families::judge(&[], &lacks("no NAT: load it"), true).unwrap_err();
+        assert!(without_v6.to_string().contains("for IPv6, no NAT"), "{without_v6}");
+    }
+
+    #[test]
+    fn a_missing_privilege_is_one_sentence() {
+        let missing = vec![Shortcoming { sentence: "run as root", cause: Error::NotPermitted }];
+        let error = Families::judge(&missing, &missing, true).unwrap_err();
+        assert_eq!(error.to_string(), "portway cannot work with this kernel: run as root");
+    }
+}

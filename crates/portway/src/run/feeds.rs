@@ -1,0 +1,139 @@
+//! The threads that wait for the outside, and turn what they hear into events.
+//!
+//! Each owns what it listens to and nothing else. They end with the process; a feed whose loop is gone ends too. A feed that
+//! ends although the loop is there, by a mistake of ours, is told to the loop: rules that nobody updates are worse than a
+//! restart.
+
+use std::io;
+use std::sync::mpsc::{SyncSender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use kernel::host::Watch;
+use kernel::signal::Termination;
+
+use super::effect::Answer;
+use super::event::{Event, Question, Reply};
+use crate::host::HostFacts;
+use crate::manifests::{Source, SourceError};
+use crate::socket::Server;
+
+/// How long a feed waits before it looks whether anybody still listens, and before it tries again what failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Addresses often come in groups: the group is over when it was quiet for so long.
+const QUIET: Duration = Duration::from_millis(50);
+/// A group without end is taken as it is after so many notifications.
+const GROUP_MAX: usize = 100;
+/// A question waits at most so long for a loop that is busy writing.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
+/// Where events go.
+pub(super) type Events = SyncSender<Event>;
+
+fn start(
+    name: &'static str,
+    events: &Events,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let alarm = Alarm { name, events: events.clone() };
+    thread::Builder::new().name(name.into()).spawn(move || {
+        let _alarm = alarm;
+        work();
+    })
+}
+
+/// Rings when its thread ends, however it ends.
+struct Alarm {
+    name: &'static str,
+    events: Events,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // A loop that is gone needs no alarm.
+        let _ = self.events.send(Event::FeedEnded(self.name));
+    }
+}
+
+/// Tells of files. The source is followed already, so its first wait returns at once.
+pub(super) fn files(mut source: Source, events: Events) -> io::Result<JoinHandle<()>> {
+    start("files", &events.clone(), move || {
+        loop {
+            match source.wait(PATIENCE) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(error) => listen_again(&mut source, &error),
+            }
+            let (changes, problems) = source.changes();
+            if events.send(Event::FilesChanged { changes, problems }).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A watch that ended is started anew. Until that works, files are read at the pace of our patience.
+fn listen_again(source: &mut Source, error: &SourceError) {
+    tracing::warn!(%error, "files are no longer followed: trying again");
+    if let Err(error) = source.follow() {
+        tracing::warn!(%error, seconds = PATIENCE.as_secs(), "files cannot be followed: reading them again later");
+        thread::sleep(PATIENCE);
+    }
+}
+
+/// Tells of addresses that are not those `known`. The watch was opened before `known` was read, so nothing is missed.
+pub(super) fn addresses(
+    mut watch: Watch,
+    node_name: String,
+    mut known: HostFacts,
+    events: Events,
+) -> io::Result<JoinHandle<()>> {
+    start("addresses", &events.clone(), move || {
+        loop {
+            match watch.next(PATIENCE) {
+                Ok(None) => continue,
+                Ok(Some(_)) => outlast_group(&mut watch),
+                Err(error) => {
+                    tracing::warn!(%error, "the addresses of this host cannot be followed: reading them again later");
+                    thread::sleep(PATIENCE);
+                }
+            }
+            let now = HostFacts::read(&node_name);
+            if now.addresses.is_some() && now != known {
+                known = now.clone();
+                if events.send(Event::AddressesChanged(now)).is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+fn outlast_group(watch: &mut Watch) {
+    for _ in 0..GROUP_MAX {
+        if !matches!(watch.next(QUIET), Ok(Some(_))) {
+            return;
+        }
+    }
+}
+
+/// Tells of the wish that the process ends.
+pub(super) fn signals(termination: Termination, events: Events) -> io::Result<JoinHandle<()>> {
+    start("signals", &events.clone(), move || match termination.wait() {
+        Ok(signal) => drop(events.send(Event::Stop(signal))),
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be heard any more: end this process with SIGKILL");
+        }
+    })
+}
+
+/// Tells of questions.
+pub(super) fn questions(server: Server, events: Events) -> io::Result<JoinHandle<()>> {
+    let alarm_to = events.clone();
+    let ask = move |question: Question| -> Option<Answer> {
+        let (reply, answer) = channel();
+        events.send(Event::Query(question, Reply(reply))).ok()?;
+        answer.recv_timeout(ANSWER_WAIT).ok()
+    };
+    start("questions", &alarm_to, move || server.serve(ask))
+}

@@ -1,0 +1,91 @@
+//! The folder of a running portway, and the lock in it that keeps a second one away.
+//!
+//! The lock is `flock`, which the kernel gives back when its holder dies, however it dies. The file stays; it holds the number
+//! of the process, for people.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::RunError;
+
+/// The name of the file that is locked.
+const LOCK_NAME: &str = "portway.pid";
+
+/// The folder, held for as long as this lives.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunDir {
+    /// Makes the folder where it is missing, and takes it.
+    pub fn take(path: &Path) -> Result<Self, RunError> {
+        let failed = |action| move |source| RunError::RunDir { action, path: path.into(), source };
+        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed("make the folder"))?;
+        let file = path.join(LOCK_NAME);
+        let mut lock = open(&file).map_err(failed("open the lock in"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(RunError::Busy { pid: holder(&mut lock), file }),
+            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+        }
+        write_pid(&mut lock).map_err(failed("write into"))?;
+        Ok(Self { path: path.into(), _lock: lock })
+    }
+
+    /// Refuses if somebody holds the folder.
+    pub fn refuse_if_held(path: &Path) -> Result<(), RunError> {
+        let file = path.join(LOCK_NAME);
+        let Ok(mut lock) = File::open(&file) else { return Ok(()) };
+        match lock.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Err(RunError::Busy { pid: holder(&mut lock), file }),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn open(file: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)
+}
+
+fn write_pid(lock: &mut File) -> io::Result<()> {
+    lock.set_len(0)?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+/// The number in the file, which is only a number for people: nothing is done to that process.
+fn holder(lock: &mut File) -> String {
+    let mut text = String::new();
+    match lock.take(32).read_to_string(&mut text) {
+        Ok(_) if text.trim().parse::<u32>().is_ok() => text.trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_holder_at_a_time() {
+        let path = std::env::temp_dir().join(format!("portway-lock-{}", std::process::id()));
+        RunDir::refuse_if_held(&path).unwrap();
+        let held = RunDir::take(&path).unwrap();
+        let refused = RunDir::take(&path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        assert!(refused.contains("portway.pid"), "{refused}");
+        RunDir::refuse_if_held(&path).unwrap_err();
+        drop(held);
+        RunDir::refuse_if_held(&path).unwrap();
+        RunDir::take(&path).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}

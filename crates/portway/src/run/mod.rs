@@ -1,0 +1,38 @@
+//! `portway run`: makes a kernel follow the picture of this node, for as long as the process lives.
+//!
+//! ```text
+//!   files ───────┐                                          ┌──► dataplane ──┐
+//!   addresses ───┤                                          │                │ Synced, Settled
+//!   signals ─────┼──► Event ──► Loop::step(event, now) ──► Effect            │
+//!   questions ───┤                                          │                │
+//!   timer ───────┘ ◄──────────────────── WakeAt ────────────┘ ◄──────────────┘
+//! ```
+//!
+//! One value, [`Loop`], owns all state. [`Event`] is everything that can ever happen to it, [`Effect`] everything that it can
+//! ever want. It reads no clock and touches no kernel, so a test drives the very same loop with a clock of its own.
+//! `shell` feeds it and carries out the effects; `feeds` are the threads that wait for the outside.
+//!
+//! Absent on purpose: decisions about packets (the model's) and rules (the dataplane's).
+
+mod effect;
+mod error;
+mod event;
+mod families;
+mod feeds;
+mod lock;
+mod pace;
+mod rehearsal;
+mod shell;
+mod state;
+mod status;
+
+pub use effect::{Answer, Effect, Line, Work};
+pub use error::RunError;
+pub use event::{Event, Now, Question, Reply};
+pub use families::{Families, HostKernel, refused};
+pub use lock::RunDir;
+pub use pace::PaceOptions;
+pub use rehearsal::Rehearsal;
+pub use shell::{Settings, run};
+pub use state::{Loop, Start};
+pub use status::{Failures, LastSync, Status};

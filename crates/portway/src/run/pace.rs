@@ -1,0 +1,178 @@
+//! When the next sync may begin.
+//!
+//! A single change is written at once. After that the next sync waits: at least `min_sync_period` from the *end* of the last
+//! one, and longer when syncs are slow, so that a storm of changes is written in batches and syncs take a fifth of the time
+//! at most. After a failure the wait doubles, and the next pass is a full one. And every `sync_period` everything is compared,
+//! whatever happened; on a huge node, where that takes seconds, less often, so that it takes a twentieth of the time at most.
+//!
+//! Absent on purpose: a clock. Times are durations since the start of the process, and are handed in.
+
+use std::time::Duration;
+
+/// After a slow sync, rest this many times as long as it took.
+const REST: u32 = 4;
+/// But never longer than this.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// After comparing everything, wait at least this many times as long as it took.
+const REST_FULL: u32 = 20;
+/// The first wait after a failure.
+const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+/// The longest.
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// The longest while something new waits: it may be what puts things right.
+const BACK_OFF_NEWS: Duration = Duration::from_secs(1);
+
+/// What the operator chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceOptions {
+    /// The shortest time from the end of a sync to the begin of the next.
+    pub min_sync_period: Duration,
+    /// How often everything is compared with the kernel.
+    pub sync_period: Duration,
+}
+
+impl Default for PaceOptions {
+    fn default() -> Self {
+        Self { min_sync_period: Duration::from_millis(50), sync_period: Duration::from_secs(30) }
+    }
+}
+
+/// What kind of sync is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Compare everything.
+    Full,
+    /// Follow what changed.
+    Changes,
+}
+
+/// The pace of syncs.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    options: PaceOptions,
+    /// When the last sync ended, and how long it took.
+    last: Option<(Duration, Duration)>,
+    /// When everything was last compared, and how long that took.
+    full: Option<(Duration, Duration)>,
+    back_off: BackOff,
+    has_news: bool,
+}
+
+impl Pace {
+    /// Nothing was synced yet.
+    pub(super) fn new(options: PaceOptions) -> Self {
+        Self { options, last: None, full: None, back_off: BackOff::default(), has_news: false }
+    }
+
+    /// A sync went well.
+    pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was_full: bool) {
+        self.last = Some((now, took));
+        self.back_off = BackOff::default();
+        self.has_news = false;
+        if was_full {
+            self.full = Some((now, took));
+        }
+    }
+
+    /// A sync failed.
+    pub(super) fn failed(&mut self, now: Duration, took: Duration) {
+        self.last = Some((now, took));
+        self.back_off.failed(now);
+        self.has_news = false;
+    }
+
+    /// Something new is to be written.
+    pub(super) fn has_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// When the next sync may begin, and what kind it is.
+    pub(super) fn next(&self, has_changes: bool) -> (Duration, Due) {
+        let Some((ended, took)) = self.last else { return (Duration::ZERO, Due::Full) };
+        if let Some(at) = self.back_off.at() {
+            let soon = if self.has_news { at.min(ended + BACK_OFF_NEWS) } else { at };
+            return (soon, Due::Full);
+        }
+        let rested = ended + self.options.min_sync_period.max((took * REST).min(REST_MAX));
+        let (compared, comparing) = self.full.unwrap_or_default();
+        let full = compared + self.options.sync_period.max(comparing * REST_FULL);
+        if has_changes && rested < full { (rested, Due::Changes) } else { (full.max(rested), Due::Full) }
+    }
+}
+
+/// A wait that doubles with every failure.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BackOff {
+    failures: u32,
+    failed_at: Duration,
+}
+
+impl BackOff {
+    /// It failed once more.
+    pub(super) fn failed(&mut self, now: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.failed_at = now;
+    }
+
+    /// How often it failed in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// When to try again; `None` without a failure.
+    pub(super) fn at(&self) -> Option<Duration> {
+        let doublings = self.failures.checked_sub(1)?.min(16);
+        Some(self.failed_at + (BACK_OFF_MIN * (1 << doublings)).min(BACK_OFF_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn the_first_sync_is_full_and_at_once() {
+        assert_eq!(Pace::new(PaceOptions::default()).next(false), (ms(0), Due::Full));
+    }
+
+    #[test]
+    fn the_interval_counts_from_the_end_and_grows_with_the_work() {
+        let mut pace = Pace::new(PaceOptions::default());
+        pace.succeeded(ms(1000), ms(2), true);
+        assert_eq!(pace.next(true), (ms(1050), Due::Changes));
+        assert_eq!(pace.next(false), (ms(31_000), Due::Full));
+        pace.succeeded(ms(2000), ms(100), false);
+        assert_eq!(pace.next(true), (ms(2400), Due::Changes));
+        pace.succeeded(ms(9000), ms(5000), false);
+        assert_eq!(pace.next(true), (ms(10_000), Due::Changes), "the rest is bounded");
+        assert_eq!(pace.next(false), (ms(31_000), Due::Full), "only a full pass puts off the next one");
+    }
+
+    #[test]
+    fn comparing_everything_leaves_time_for_other_things() {
+        let mut pace = Pace::new(PaceOptions::default());
+        pace.succeeded(ms(0), ms(3000), true);
+        assert_eq!(pace.next(false), (ms(60_000), Due::Full));
+    }
+
+    #[test]
+    fn failures_double_the_wait_up_to_half_a_minute() {
+        let mut pace = Pace::new(PaceOptions::default());
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            pace.failed(ms(0), ms(1));
+            waits.push(pace.next(true).0.as_millis());
+        }
+        assert_eq!(waits[..4], [100, 200, 400, 800]);
+        assert_eq!(waits[11], 30_000);
+        assert_eq!(pace.next(false).1, Due::Full);
+        pace.has_news();
+        assert_eq!(pace.next(true), (ms(1000), Due::Full), "news is not kept waiting for half a minute");
+        pace.succeeded(ms(40_000), ms(1), true);
+        assert_eq!(pace.next(true), (ms(40_050), Due::Changes));
+    }
+}

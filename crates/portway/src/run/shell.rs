@@ -1,0 +1,241 @@
+//! The thin shell around the loop: starts the feeds, hands events to the step function, carries out what it wants.
+//!
+//! Everything that needs a clock, a kernel or a thread is here or in `feeds`; everything that decides is in `state`.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dataplane::Dataplane;
+use dataplane::nftables::{Nftables, Options};
+use kernel::host::Watch;
+use kernel::signal::Termination;
+use model::Config;
+use model::time::Timestamp;
+
+use super::effect::{Effect, Line};
+use super::event::{Event, Now};
+use super::families::{Families, HostKernel, refused};
+use super::lock::RunDir;
+use super::pace::PaceOptions;
+use super::state::{Loop, Start};
+use super::{RunError, feeds};
+use crate::embedded::{self, Embedded};
+use crate::host::HostFacts;
+use crate::manifests::Source;
+use crate::modes::Mode;
+use crate::picture::Picture;
+use crate::socket::Server;
+
+/// Events that may wait. A feed that is quicker than the loop waits itself.
+const EVENTS_MAX: usize = 64;
+
+/// What the operator chose.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The mode.
+    pub mode: Mode,
+    /// Files and folders of manifests.
+    pub from: Vec<PathBuf>,
+    /// The choices that decide packets.
+    pub config: Config,
+    /// What Services are given.
+    pub allocation: embedded::Options,
+    /// The folder of the lock and of the socket.
+    pub run_dir: PathBuf,
+    /// The pace.
+    pub pace: PaceOptions,
+}
+
+/// Makes this kernel follow the files until the process is asked to end. The rules stay in place. `tell` says a line to
+/// whoever started us.
+///
+/// The calling thread must be the only one: signals are blocked in it and in those that it starts.
+pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    let clock = Clock::start();
+    let termination = Termination::block().map_err(system("hear signals"))?;
+    let families = families()?;
+    let source = Source::open(&settings.from)?;
+    let run_dir = RunDir::take(&settings.run_dir)?;
+    let (watch, host) = watch_host(&settings.config.node_name);
+    let state = Loop::new(begin(settings, host.clone(), clock.now())?);
+    let dataplane = dataplane(&families, settings.mode)?;
+    let server = Server::bind(run_dir.path())?;
+    let node_name = settings.config.node_name.clone();
+    let events = Outside { termination, source, watch, node_name, host, server }.listen()?;
+    let end = Shell { state, dataplane, clock, wake_at: None }.serve(&events, tell);
+    // Who asks now hears that nobody is there, either way; without the file it looks so too.
+    let _ = std::fs::remove_file(crate::socket::path(run_dir.path()));
+    end
+}
+
+fn families() -> Result<Families, RunError> {
+    let families = Families::probe()?;
+    if let Families::OnlyV4 { because } = &families {
+        tracing::warn!("this host has no IPv6, so IPv4 alone is served: {because}");
+    }
+    Ok(families)
+}
+
+fn dataplane(families: &Families, mode: Mode) -> Result<Nftables<HostKernel>, RunError> {
+    let kernel = HostKernel::open(families).map_err(|error| refused(&error))?;
+    Ok(Nftables::new(kernel, Options { promises: mode.promises(), ..Options::default() }))
+}
+
+/// Everything that is listened to.
+struct Outside {
+    termination: Termination,
+    source: Source,
+    watch: Option<Watch>,
+    node_name: String,
+    host: HostFacts,
+    server: Server,
+}
+
+impl Outside {
+    /// Starts the threads that listen.
+    fn listen(mut self) -> Result<Receiver<Event>, RunError> {
+        self.source.follow()?;
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        let start = || -> io::Result<()> {
+            feeds::signals(self.termination, sender.clone())?;
+            feeds::files(self.source, sender.clone())?;
+            if let Some(watch) = self.watch {
+                feeds::addresses(watch, self.node_name, self.host, sender.clone())?;
+            }
+            feeds::questions(self.server, sender)?;
+            Ok(())
+        };
+        start().map_err(system("start a thread"))?;
+        Ok(events)
+    }
+}
+
+fn begin(settings: &Settings, host: HostFacts, now: Now) -> Result<Start, RunError> {
+    let embedded = Embedded::open(settings.allocation.clone(), now.wall)?;
+    let picture = Picture::new(settings.config.clone(), embedded, None);
+    let now = Now { elapsed: Duration::ZERO, ..now };
+    Ok(Start { mode: settings.mode, picture, host, pace: settings.pace, now })
+}
+
+/// Addresses count from the moment at which the watch was opened, so it is opened before they are read.
+fn watch_host(node_name: &str) -> (Option<Watch>, HostFacts) {
+    let watch = Watch::open()
+        .inspect_err(|error| tracing::warn!(%error, "changes of this host's addresses will not be heard"))
+        .ok();
+    (watch, HostFacts::read(node_name))
+}
+
+fn system(action: &'static str) -> impl Fn(io::Error) -> RunError {
+    move |source| RunError::System { action, source }
+}
+
+/// A clock that never goes back, and the time of day.
+#[derive(Debug)]
+struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { started: Instant::now() }
+    }
+
+    fn now(&self) -> Now {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        Now { elapsed: self.started.elapsed(), wall }
+    }
+}
+
+/// The loop, and what it acts upon.
+struct Shell<D> {
+    state: Loop,
+    dataplane: D,
+    clock: Clock,
+    wake_at: Option<Duration>,
+}
+
+impl<D: Dataplane> Shell<D> {
+    fn serve(mut self, events: &Receiver<Event>, tell: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        while let Some(event) = self.wait(events) {
+            if let ControlFlow::Break(end) = self.take(event, tell) {
+                return end;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event; a tick when its time has come. `None` when nothing can come any more.
+    fn wait(&self, events: &Receiver<Event>) -> Option<Event> {
+        let Some(at) = self.wake_at else { return events.recv().ok() };
+        match events.recv_timeout(at.saturating_sub(self.clock.now().elapsed)) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Takes a step, and those that follow from it.
+    fn take(&mut self, event: Event, tell: &mut dyn FnMut(&str)) -> ControlFlow<Result<(), RunError>> {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            self.wake_at = None;
+            for effect in self.state.step(event, self.clock.now()) {
+                match effect {
+                    Effect::Sync(work) => {
+                        let begun = self.clock.now().elapsed;
+                        let result = self.dataplane.sync(self.state.table(), work.scope());
+                        next = Some(Event::Synced { result, took: self.since(begun) });
+                    }
+                    Effect::Settle => {
+                        let begun = self.clock.now().elapsed;
+                        let result = self.dataplane.settle();
+                        next = Some(Event::Settled { result, took: self.since(begun) });
+                    }
+                    Effect::WakeAt(at) => self.wake_at = Some(at),
+                    // Who no longer waits for the answer does not need it.
+                    Effect::Answer(reply, answer) => drop(reply.0.send(answer)),
+                    Effect::Tell(text) => tell(&text),
+                    Effect::Log(line) => log(&line),
+                    Effect::Exit => return ControlFlow::Break(Ok(())),
+                    Effect::Fail { feed } => return ControlFlow::Break(Err(RunError::FeedEnded { feed })),
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn since(&self, begun: Duration) -> Duration {
+        self.clock.now().elapsed.saturating_sub(begun)
+    }
+}
+
+fn log(line: &Line) {
+    match line {
+        Line::Synced { operations, took, full } => {
+            tracing::info!(dataplane = %Mode::Nftables, operations, took_ms = took.as_millis(), full, "synced");
+        }
+        Line::Settled { operations } => tracing::debug!(dataplane = %Mode::Nftables, operations, "settled"),
+        Line::Refused { service_port, reason } => tracing::error!(
+            service_port,
+            reason,
+            "the kernel refused a service port: it stays as it was, all others are in force"
+        ),
+        Line::Failed { reason, retry_in } => tracing::error!(
+            retry_in_ms = retry_in.as_millis(),
+            "sync failed, the last good rules stay in force: {reason}"
+        ),
+        Line::StoreFailed { reason, retry_in } => tracing::error!(
+            retry_in_ms = retry_in.as_millis(),
+            "addresses cannot be given, what is in force stays so: {reason}"
+        ),
+        Line::Problem(problem) => tracing::warn!("{problem}"),
+        Line::Reports(count) => {
+            tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
+        }
+        Line::Stopping(signal) => tracing::info!(signal, "stopping: the rules stay in place"),
+    }
+}

@@ -1,0 +1,188 @@
+//! How the loop is doing: a value for people and programs, and the figures that it is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use dataplane::Synced;
+use model::ServicePortId;
+use model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::event::Now;
+
+/// How the loop is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The version of the running portway.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The mode.
+    pub mode: String,
+    /// The name of this node.
+    pub node: String,
+    /// When it started.
+    pub since: String,
+    /// How long it runs.
+    pub uptime_seconds: u64,
+    /// Does the kernel hold the table, as far as we know?
+    pub is_in_sync: bool,
+    /// The last sync that went well.
+    pub last_sync: Option<LastSync>,
+    /// Syncs that went well.
+    pub syncs: u64,
+    /// Those of them that compared everything.
+    pub full_syncs: u64,
+    /// Operations written in all.
+    pub operations: u64,
+    /// Syncs that did not go well.
+    pub failures: Failures,
+    /// Services, as they are in the picture.
+    pub services: usize,
+    /// Service ports, as they are in the table.
+    pub service_ports: usize,
+    /// Service ports that the kernel refused, with its reason.
+    pub refused: BTreeMap<String, String>,
+    /// How many objects' fields have something wrong.
+    pub reports: usize,
+    /// What is wrong with files.
+    pub problems: Vec<String>,
+}
+
+/// A sync that went well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastSync {
+    /// When it ended.
+    pub at: String,
+    /// How long ago that is.
+    pub seconds_ago: u64,
+    /// How long it took.
+    pub took_ms: u64,
+    /// How many operations it wrote.
+    pub operations: usize,
+    /// Whether it compared everything.
+    pub full: bool,
+}
+
+/// Syncs that did not go well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failures {
+    /// In all.
+    pub total: u64,
+    /// Since the last one that went well. Not 0: the last good rules are in force, and what changed since then is not.
+    pub in_a_row: u64,
+    /// Why the last one failed.
+    pub last: Option<String>,
+    /// When it is tried again.
+    pub retry_in_ms: Option<u64>,
+}
+
+/// The figures behind a [`Status`].
+#[derive(Debug)]
+pub(super) struct Figures {
+    started: Now,
+    syncs: u64,
+    full_syncs: u64,
+    operations: u64,
+    last: Option<(Now, Duration, usize, bool)>,
+    failures: u64,
+    in_a_row: u64,
+    last_failure: Option<String>,
+    pub(super) refused: BTreeMap<ServicePortId, String>,
+}
+
+impl Figures {
+    pub(super) fn new(started: Now) -> Self {
+        Self {
+            started,
+            syncs: 0,
+            full_syncs: 0,
+            operations: 0,
+            last: None,
+            failures: 0,
+            in_a_row: 0,
+            last_failure: None,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn elapsed(&self, now: Now) -> Duration {
+        now.elapsed.saturating_sub(self.started.elapsed)
+    }
+
+    /// A sync of these service ports went well. A full one tells of all.
+    pub(super) fn synced(
+        &mut self,
+        synced: &Synced,
+        about: &BTreeSet<ServicePortId>,
+        now: Now,
+        took: Duration,
+    ) {
+        self.syncs += 1;
+        self.full_syncs += u64::from(synced.was_full);
+        self.operations += synced.operations as u64;
+        self.last = Some((now, took, synced.operations, synced.was_full));
+        self.in_a_row = 0;
+        self.refused.retain(|id, _| !synced.was_full && !about.contains(id));
+        self.refused.extend(synced.refused.clone());
+    }
+
+    pub(super) fn settled(&mut self, synced: &Synced) {
+        self.operations += synced.operations as u64;
+    }
+
+    pub(super) fn failed(&mut self, reason: String) {
+        self.failures += 1;
+        self.in_a_row += 1;
+        self.last_failure = Some(reason);
+    }
+
+    /// Addresses could not be given.
+    pub(super) fn store_failed(&mut self, reason: String) {
+        self.failures += 1;
+        self.last_failure = Some(reason);
+    }
+
+    pub(super) fn failures_in_a_row(&self) -> u64 {
+        self.in_a_row
+    }
+
+    /// The part of the status that the figures tell.
+    pub(super) fn status(&self, now: Now, retry_at: Option<Duration>) -> Status {
+        let retry_in_ms = retry_at.map(|at| milliseconds(at.saturating_sub(now.elapsed)));
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            since: text(self.started.wall),
+            uptime_seconds: self.elapsed(now).as_secs(),
+            last_sync: self.last.map(|last| last_sync(last, now)),
+            syncs: self.syncs,
+            full_syncs: self.full_syncs,
+            operations: self.operations,
+            failures: Failures {
+                total: self.failures,
+                in_a_row: self.in_a_row,
+                last: self.last_failure.clone(),
+                retry_in_ms,
+            },
+            refused: self.refused.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect(),
+            ..Status::default()
+        }
+    }
+}
+
+fn last_sync((at, took, operations, full): (Now, Duration, usize, bool), now: Now) -> LastSync {
+    let seconds_ago = now.elapsed.saturating_sub(at.elapsed).as_secs();
+    LastSync { at: text(at.wall), seconds_ago, took_ms: milliseconds(took), operations, full }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text(moment: Timestamp) -> String {
+    jiff::Timestamp::from_second(moment.0).map(|moment| moment.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,166 @@
+//! Changes while traffic runs: no connection fails.
+//!
+//! `PORTWAY_CONNECTIONS` says how many connections there are at least, 10,000 when it does not.
+
+use std::time::Duration;
+
+use playground::{Ask, Balancer, Family, Held, Load, Ports, Protocol, Stats, Work, many};
+
+use crate::manifest::{HELD_PORT, Service};
+use crate::stage::{Setting, Stage, until};
+use crate::talk::{PATIENCE, none_failed};
+
+use super::ALL;
+
+/// So many connections end before a server is stopped: by then none of the old rules' is on its way.
+const LULL: u64 = 100;
+const LULL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A server is stopped as soon as the rules no longer lead to it, so a connection that does is refused.
+pub(crate) fn root_endpoints_come_and_go_without_a_failed_connection(setting: &Setting) {
+    let web = Service::new("web", 1).on(&ALL);
+    let Some(mut stage) = setting.stage(&[&web]) else { return };
+    let traffic = Traffic::start(&stage, &web);
+    let mut turns = ALL.iter().cycle();
+    while !traffic.is_enough() {
+        let pod = turns.next().unwrap();
+        let rest: Vec<_> = ALL.into_iter().filter(|other| other != pod).collect();
+        stage.apply(&web.clone().on(&rest));
+        traffic.go_on();
+        stage.playground.stop_serving(pod);
+        traffic.go_on();
+        stage.playground.serve(pod, &Ports::default()).unwrap();
+        stage.apply(&web);
+        traffic.go_on();
+    }
+    traffic.end(&stage);
+    keeps_what_is_open(&mut stage, &web);
+}
+
+pub(crate) fn root_services_come_and_go_beside_one_that_serves(setting: &Setting) {
+    const TURNS: u64 = 20;
+    let web = Service::new("web", 1).on(&["web-a-0", "web-b-0"]);
+    let others: Vec<_> = (2..6).map(|n| Service::new(&format!("other-{n}"), n).on(&ALL)).collect();
+    let Some(mut stage) = setting.stage(&[&web]) else { return };
+    let traffic = Traffic::start(&stage, &web);
+    for turn in 0..TURNS {
+        let other = &others[usize::try_from(turn).unwrap() % others.len()];
+        stage.apply(other);
+        traffic.go_on();
+        stage.delete(other);
+        traffic.go_on();
+    }
+    traffic.end(&stage);
+}
+
+/// Rules outlive the program that wrote them, and the next one finds nothing to do.
+pub(crate) fn root_a_restart_disturbs_nobody(setting: &Setting) {
+    let web = Service::new("web", 1).on(&ALL);
+    let Some(mut stage) = setting.stage(&[&web]) else { return };
+    let traffic = Traffic::start(&stage, &web);
+    for node in ["a", "b", "a", "b"] {
+        stage.kill(node);
+        traffic.go_on();
+        stage.start(node);
+        stage.wait_for_sync(node);
+        traffic.go_on();
+    }
+    traffic.end(&stage);
+}
+
+pub(crate) fn root_a_balancer_goes_on_when_a_node_dies(setting: &Setting) {
+    let web = Service::new("web", 1).on(&ALL);
+    let Some(mut stage) = setting.stage(&[&web]) else { return };
+    for family in Family::ALL {
+        let targets = ["a", "b"].map(|node| stage.place(node).at(family, web.node_port()));
+        let balancer = Balancer::start(stage.place("outside"), family, 8000, &targets).unwrap();
+        through_balancer(&stage, &balancer);
+        assert!(balancer.taken().iter().all(|taken| *taken > 0), "{:?}", balancer.taken());
+
+        // A node without its portway serves as before.
+        stage.kill("b");
+        through_balancer(&stage, &balancer);
+
+        stage.playground.node("b").unplug().unwrap();
+        // What a control plane does with the pods of a node that is gone.
+        stage.apply(&web.clone().on(&["web-a-0", "web-a-1"]));
+        let taken = balancer.taken();
+        through_balancer(&stage, &balancer);
+        assert_eq!(balancer.taken()[1], taken[1], "a dead node takes no connections");
+
+        stage.playground.node("b").plug().unwrap();
+        stage.start("b");
+        stage.wait_for_sync("b");
+        stage.apply(&web);
+        until("node b takes connections again", || {
+            through_balancer(&stage, &balancer);
+            balancer.taken()[1] > taken[1]
+        });
+    }
+}
+
+/// Two clients that ask without a pause: a pod dials the cluster IP, an outsider a node port.
+struct Traffic {
+    loads: [(Family, Load); 2],
+    enough: u64,
+}
+
+impl Traffic {
+    fn start(stage: &Stage, web: &Service) -> Self {
+        let work = Work { parallel: 2, ask: Ask::within(PATIENCE), ..Work::default() };
+        let load = |from, to| Load::start(stage.place(from), to, &work).unwrap();
+        let node_port = stage.place("b").at(Family::V6, web.node_port());
+        let loads = [
+            (Family::V4, load("client-a", web.cluster_ip(Family::V4))),
+            (Family::V6, load("outside", node_port)),
+        ];
+        let told = std::env::var("PORTWAY_CONNECTIONS").ok().and_then(|text| text.parse().ok());
+        Self { loads, enough: told.unwrap_or(10_000) }
+    }
+
+    /// Have there been enough connections, of each client its half?
+    fn is_enough(&self) -> bool {
+        self.loads.iter().all(|(_, load)| load.so_far().ok >= self.enough / 2)
+    }
+
+    /// Lets a number of connections pass.
+    fn go_on(&self) {
+        for (_, load) in &self.loads {
+            assert!(load.wait_for(LULL, LULL_LIMIT), "traffic has come to rest: {}", load.so_far());
+        }
+    }
+
+    fn end(self, stage: &Stage) {
+        for (family, load) in self.loads {
+            let stats = load.stop();
+            stage.talk.count_stats(family, Protocol::Tcp, &stats);
+            none_failed(&stats);
+        }
+    }
+}
+
+/// A connection that is open stays with its endpoint when that is no longer one.
+fn keeps_what_is_open(stage: &mut Stage, web: &Service) {
+    let to = Family::ALL.map(|family| {
+        let mut to = web.cluster_ip(family);
+        to.set_port(HELD_PORT);
+        to
+    });
+    let open = |to| Held::open(stage.place("client-a"), Protocol::Tcp, to, &Ask::default()).unwrap();
+    let mut held = to.map(open);
+    let gone: Vec<String> = held.iter().map(|held| held.reply().server.clone()).collect();
+    let rest: Vec<_> = ALL.into_iter().filter(|pod| !gone.iter().any(|gone| gone == pod)).collect();
+    stage.apply(&web.clone().on(&rest));
+    for (held, gone) in held.iter_mut().zip(&gone) {
+        let outcome = held.ping(PATIENCE);
+        assert_eq!(outcome.server(), Some(gone.as_str()), "{outcome}");
+    }
+}
+
+/// Two hundred connections through the balancer, all of which are answered.
+fn through_balancer(stage: &Stage, balancer: &Balancer) {
+    let work = Work { parallel: 2, ask: Ask::within(PATIENCE), ..Work::default() };
+    let stats: Stats = many(stage.place("outside"), balancer.address(), 200, &work).unwrap();
+    stage.talk.count_stats(Family::of(balancer.address().ip()), Protocol::Tcp, &stats);
+    none_failed(&stats);
+}

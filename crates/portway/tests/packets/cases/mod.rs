@@ -1,0 +1,13 @@
+//! The list of cases, one file for each theme. Each takes its setting, and with it the mode.
+
+pub(crate) mod affinity;
+pub(crate) mod balance;
+pub(crate) mod detect;
+pub(crate) mod frontends;
+pub(crate) mod live;
+pub(crate) mod policies;
+pub(crate) mod refusals;
+pub(crate) mod sources;
+
+/// All server pods of the playground.
+const ALL: [&str; 4] = ["web-a-0", "web-a-1", "web-b-0", "web-b-1"];

@@ -1,0 +1,60 @@
+//! Whom the endpoint sees: the client, or a node in its place.
+
+use crate::check::Want;
+use crate::manifest::Service;
+use crate::stage::Setting;
+
+const BOTH: [&str; 2] = ["web-a-0", "web-b-0"];
+
+pub(crate) fn root_a_pod_keeps_its_address_and_others_are_masqueraded(setting: &Setting) {
+    let web = Service::new("web", 1).on(&BOTH).load_balanced();
+    let Some(stage) = setting.stage(&[&web]) else { return };
+    stage.check(&[
+        ("client-a", stage.cluster_ip(&web), Want::kept(&BOTH)),
+        ("client-b", stage.cluster_ip(&web), Want::kept(&BOTH)),
+        ("outside", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+        ("a", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+        ("b", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+        ("outside", stage.node_port("a", &web), Want::masqueraded(&BOTH)),
+        ("client-a", stage.node_port("a", &web), Want::masqueraded(&BOTH)),
+        ("client-a", stage.node_port("b", &web), Want::masqueraded(&BOTH)),
+        ("a", stage.node_port("a", &web), Want::masqueraded(&BOTH)),
+        ("a", stage.node_port("b", &web), Want::masqueraded(&BOTH)),
+        ("outside", stage.load_balancer_ip(&web), Want::masqueraded(&BOTH)),
+        ("client-b", stage.load_balancer_ip(&web), Want::masqueraded(&BOTH)),
+    ]);
+}
+
+pub(crate) fn root_a_pod_that_reaches_itself_is_masqueraded(setting: &Setting) {
+    let (alone, web) = (Service::new("alone", 1).on(&["web-a-0"]), Service::new("web", 2).on(&BOTH));
+    let Some(stage) = setting.stage(&[&alone, &web]) else { return };
+    let mixed = Want::masqueraded(&["web-a-0"]).and(Want::kept(&["web-b-0"]));
+    stage.check(&[
+        ("web-a-0", stage.cluster_ip(&alone), Want::masqueraded(&["web-a-0"])),
+        ("web-a-1", stage.cluster_ip(&alone), Want::kept(&["web-a-0"])),
+        ("web-a-0", stage.cluster_ip(&web), mixed),
+        ("web-a-0", stage.node_port("a", &alone), Want::masqueraded(&["web-a-0"])),
+    ]);
+}
+
+pub(crate) fn root_masquerade_all_hides_pods_too(setting: &Setting) {
+    let web = Service::new("web", 1).on(&BOTH);
+    let Some(stage) = setting.with(&["--masquerade-all"]).stage(&[&web]) else { return };
+    stage.check(&[
+        ("client-a", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+        ("outside", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+        ("b", stage.cluster_ip(&web), Want::masqueraded(&BOTH)),
+    ]);
+}
+
+/// The endpoint is on the node by which the packet comes in: elsewhere the answer would not find its way back.
+pub(crate) fn root_without_a_detector_nobody_is_masqueraded(setting: &Setting) {
+    let web = Service::new("web", 1).on(&["web-a-0"]);
+    let Some(stage) = setting.detecting(&[]).stage(&[&web]) else { return };
+    stage.check(&[
+        ("client-a", stage.cluster_ip(&web), Want::kept(&["web-a-0"])),
+        ("outside", stage.cluster_ip(&web), Want::kept(&["web-a-0"])),
+        ("a", stage.cluster_ip(&web), Want::kept(&["web-a-0"])),
+        ("outside", stage.node_port("b", &web), Want::masqueraded(&["web-a-0"])),
+    ]);
+}

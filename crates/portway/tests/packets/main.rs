@@ -1,0 +1,87 @@
+//! Real sockets through real rules: does traffic flow as the model says?
+//!
+//! Each case has a playground of its own: two nodes, each with its own `portway run`, pods on both and a client outside.
+//! It writes manifests, waits until both are in sync, sends packets over IPv4 and IPv6 by TCP, UDP and SCTP, and compares
+//! three things: what the case says, what `fate()` says of the same packet, and what the sockets see.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `stage` | the playground with its two portways, and the manifests that both follow |
+//! | `manifest` | Services and their slices, in few words |
+//! | `talk` | one question over any protocol; how many were asked |
+//! | `reference` | what the model says of a packet |
+//! | `check` | rows of who dials what and where that must end |
+//! | `cases` | the list itself, one file for each theme |
+//!
+//! The list is written once; a mode is one line below it. A case that fails prints the rules of both nodes, the logs of
+//! both portways, and `portway explain` of its packet.
+//!
+//! Absent on purpose: what becomes of a UDP flow whose endpoint is gone. Stale flows are another matter.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+mod cases;
+mod check;
+mod manifest;
+mod reference;
+mod stage;
+mod talk;
+
+/// The tests that need root: others leave them out by this name.
+mod needs_root {
+    /// The list, as tests of one mode.
+    macro_rules! cases {
+        ($mode:ident: $($theme:ident::$case:ident)*) => {
+            $(
+                #[test]
+                fn $case() {
+                    crate::cases::$theme::$case(&crate::stage::Setting::of(
+                        portway::modes::Mode::$mode,
+                        stringify!($case),
+                    ));
+                }
+            )*
+        };
+    }
+
+    /// One list for all modes.
+    macro_rules! all_cases {
+        ($mode:ident) => {
+            cases! { $mode:
+                balance::root_connections_spread_evenly_over_endpoints
+                balance::root_node_ports_spread_evenly_too
+                balance::root_weights_shape_the_shares
+                affinity::root_a_client_stays_with_its_endpoint_at_every_frontend
+                affinity::root_affinity_ends_when_the_client_rests
+                sources::root_a_pod_keeps_its_address_and_others_are_masqueraded
+                sources::root_a_pod_that_reaches_itself_is_masqueraded
+                sources::root_masquerade_all_hides_pods_too
+                sources::root_without_a_detector_nobody_is_masqueraded
+                detect::root_pods_are_known_by_their_nodes_network
+                detect::root_pods_are_known_by_their_bridge
+                detect::root_pods_are_known_by_the_names_of_their_interfaces
+                policies::root_external_policy_local_keeps_the_client_or_drops_it
+                policies::root_internal_policy_local_stays_on_the_node
+                policies::root_terminating_pods_serve_when_no_other_does
+                refusals::root_a_service_without_endpoints_refuses_at_once
+                refusals::root_undefined_ports_unallocated_addresses_and_pings
+                refusals::root_a_service_of_another_proxy_is_left_alone
+                frontends::root_node_ports_answer_on_both_nodes_whichever_has_the_pod
+                frontends::root_node_ports_answer_by_default_where_the_mode_promises
+                frontends::root_node_ports_answer_on_chosen_networks
+                frontends::root_node_ports_follow_the_addresses_of_the_host
+                frontends::root_source_ranges_keep_strangers_from_the_load_balancer
+                frontends::root_external_ips_are_served
+                frontends::root_a_service_of_one_family_ignores_the_other
+                live::root_endpoints_come_and_go_without_a_failed_connection
+                live::root_services_come_and_go_beside_one_that_serves
+                live::root_a_restart_disturbs_nobody
+                live::root_a_balancer_goes_on_when_a_node_dies
+            }
+        };
+    }
+
+    mod nftables {
+        all_cases!(Nftables);
+    }
+}

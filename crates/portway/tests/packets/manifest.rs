@@ -1,0 +1,259 @@
+//! Services and their slices, in few words.
+//!
+//! Every Service here has the same four ports (TCP, UDP and SCTP 80, and TCP 81 for connections that stay), node ports of
+//! its own, and both families unless it says otherwise. Its number makes its addresses: Service 7 is `10.96.0.7` and
+//! `fd00:96::7`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use playground::Family;
+use playground::plan;
+use serde_json::{Value, json};
+
+/// The port of each protocol at every address of a Service.
+pub(crate) const PORT: u16 = 80;
+/// The port for connections that stay.
+pub(crate) const HELD_PORT: u16 = 81;
+/// The first numbers of the node ports.
+const NODE_PORTS: u16 = 30_000;
+const HELD_NODE_PORTS: u16 = 31_000;
+
+/// A Service with its endpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    name: String,
+    number: u16,
+    families: Vec<Family>,
+    kind: &'static str,
+    labels: Vec<(&'static str, &'static str)>,
+    annotations: Value,
+    /// Fields of `spec` beyond the usual ones.
+    spec: Vec<(&'static str, Value)>,
+    endpoints: Vec<(String, Value)>,
+}
+
+impl Service {
+    /// A Service of type `NodePort`; `number` is below 10, so that it reads the same in both families.
+    pub(crate) fn new(name: &str, number: u16) -> Self {
+        assert!(number < 10, "Service number {number} does not read the same in both families");
+        Self {
+            name: name.to_owned(),
+            number,
+            families: Family::ALL.to_vec(),
+            kind: "NodePort",
+            labels: Vec::new(),
+            annotations: json!({}),
+            spec: Vec::new(),
+            endpoints: Vec::new(),
+        }
+    }
+
+    /// These server pods are its endpoints, all ready.
+    pub(crate) fn on(mut self, pods: &[&str]) -> Self {
+        self.endpoints = pods.iter().map(|pod| ((*pod).to_owned(), json!({ "ready": true }))).collect();
+        self
+    }
+
+    /// One more endpoint, which terminates; does it still serve?
+    pub(crate) fn terminating(mut self, pod: &str, serving: bool) -> Self {
+        let conditions = json!({ "ready": false, "serving": serving, "terminating": true });
+        self.endpoints.push((pod.to_owned(), conditions));
+        self
+    }
+
+    /// Shares, such as `web-a-0=3,web-b-0=1`.
+    pub(crate) fn weights(mut self, weights: &str) -> Self {
+        self.annotations = json!({ "portway.io/weights": weights });
+        self
+    }
+
+    /// One more label.
+    pub(crate) fn label(mut self, name: &'static str, value: &'static str) -> Self {
+        self.labels.push((name, value));
+        self
+    }
+
+    /// One more field of `spec`.
+    pub(crate) fn with(mut self, field: &'static str, value: Value) -> Self {
+        self.spec.push((field, value));
+        self
+    }
+
+    /// A client stays with its endpoint for so many seconds.
+    pub(crate) fn sticky(self, seconds: u32) -> Self {
+        self.with("sessionAffinity", json!("ClientIP"))
+            .with("sessionAffinityConfig", json!({ "clientIP": { "timeoutSeconds": seconds } }))
+    }
+
+    /// It has load balancer addresses, too.
+    pub(crate) fn load_balanced(mut self) -> Self {
+        self.kind = "LoadBalancer";
+        self
+    }
+
+    /// It has external IPs, too.
+    pub(crate) fn externally(self) -> Self {
+        let ips: Vec<_> = Family::ALL.map(|family| self.external_ip(family).ip().to_string()).into();
+        self.with("externalIPs", json!(ips))
+    }
+
+    /// It has this family alone.
+    pub(crate) fn only(mut self, family: Family) -> Self {
+        self.families = vec![family];
+        self
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its cluster IP, with its port.
+    pub(crate) fn cluster_ip(&self, family: Family) -> SocketAddr {
+        self.address(family, "10.96.0", "fd00:96")
+    }
+
+    /// The address of its load balancer, with its port.
+    pub(crate) fn load_balancer_ip(&self, family: Family) -> SocketAddr {
+        self.address(family, "203.0.113", "2001:db8:1")
+    }
+
+    /// Its external IP, with its port.
+    pub(crate) fn external_ip(&self, family: Family) -> SocketAddr {
+        self.address(family, "198.51.100", "2001:db8:2")
+    }
+
+    /// Its node port.
+    pub(crate) fn node_port(&self) -> u16 {
+        NODE_PORTS + self.number
+    }
+
+    /// The Service and one slice per family, as objects that carry this revision.
+    pub(crate) fn objects(&self, revision: u64) -> Vec<Value> {
+        let mut objects = vec![self.service(revision)];
+        objects.extend(self.families.iter().map(|family| self.slice(*family, revision)));
+        objects
+    }
+
+    fn address(&self, family: Family, v4: &str, v6: &str) -> SocketAddr {
+        let text = match family {
+            Family::V4 => format!("{v4}.{}", self.number),
+            Family::V6 => format!("{v6}::{}", self.number),
+        };
+        SocketAddr::new(text.parse().unwrap(), PORT)
+    }
+
+    fn service(&self, revision: u64) -> Value {
+        let ips: Vec<IpAddr> = self.families.iter().map(|family| self.cluster_ip(*family).ip()).collect();
+        let policy = if ips.len() == 2 { "RequireDualStack" } else { "SingleStack" };
+        let families: Vec<_> = self.families.iter().map(|family| family_name(*family)).collect();
+        let mut service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": self.name,
+                "labels": { "revision": revision.to_string() },
+                "annotations": self.annotations,
+            },
+            "spec": {
+                "type": self.kind,
+                "clusterIP": ips[0],
+                "clusterIPs": ips,
+                "ipFamilies": families,
+                "ipFamilyPolicy": policy,
+                "ports": self.service_ports(),
+            },
+        });
+        for (name, value) in &self.labels {
+            service["metadata"]["labels"][name] = json!(value);
+        }
+        for (field, value) in &self.spec {
+            service["spec"][field] = value.clone();
+        }
+        if self.kind == "LoadBalancer" {
+            let ingress = |family: &Family| json!({ "ip": self.load_balancer_ip(*family).ip() });
+            let ingress: Vec<_> = self.families.iter().map(ingress).collect();
+            service["status"] = json!({ "loadBalancer": { "ingress": ingress } });
+        }
+        service
+    }
+
+    fn service_ports(&self) -> Value {
+        let port = |(name, protocol, port, target, node_port): (&str, &str, u16, u16, u16)| {
+            let node_port = node_port + self.number;
+            json!({ "name": name, "protocol": protocol, "port": port, "targetPort": target, "nodePort": node_port })
+        };
+        [
+            ("tcp", "TCP", PORT, 8080, NODE_PORTS),
+            ("udp", "UDP", PORT, 8080, NODE_PORTS),
+            ("sctp", "SCTP", PORT, 8080, NODE_PORTS),
+            ("held", "TCP", HELD_PORT, 8081, HELD_NODE_PORTS),
+        ]
+        .map(port)
+        .into()
+    }
+
+    fn slice(&self, family: Family, revision: u64) -> Value {
+        let name = format!("{}-{}", self.name, family_name(family).to_lowercase());
+        let endpoint = |(pod, conditions): &(String, Value)| {
+            json!({
+                "addresses": [pod_address(pod, family)],
+                "nodeName": node_of(pod),
+                "targetRef": { "kind": "Pod", "name": pod },
+                "conditions": conditions,
+            })
+        };
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": name,
+                "labels": { "kubernetes.io/service-name": self.name, "revision": revision.to_string() },
+            },
+            "addressType": family_name(family),
+            "ports": [
+                { "name": "tcp", "protocol": "TCP", "port": 8080 },
+                { "name": "udp", "protocol": "UDP", "port": 8080 },
+                { "name": "sctp", "protocol": "SCTP", "port": 8080 },
+                { "name": "held", "protocol": "TCP", "port": 8081 },
+            ],
+            "endpoints": self.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The Node objects of the playground.
+pub(crate) fn nodes(revision: u64) -> Vec<Value> {
+    let node = |(number, name): (u8, &str)| {
+        let addresses = plan::node(number).both();
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": { "name": name, "labels": { "revision": revision.to_string() } },
+            "spec": { "podCIDRs": plan::pod_networks(number) },
+            "status": { "addresses": addresses.map(|ip| json!({ "type": "InternalIP", "address": ip })) },
+        })
+    };
+    (1..).zip(plan::NODES).map(node).collect()
+}
+
+/// The node of a pod, by the pod's name: `web-a-0` and `client-a` are on `a`.
+pub(crate) fn node_of(pod: &str) -> &'static str {
+    let letter = pod.split('-').nth(1).unwrap_or_default();
+    plan::NODES.into_iter().find(|node| *node == letter).unwrap_or_else(|| panic!("`{pod}` is on no node"))
+}
+
+/// As Kubernetes spells it.
+pub(crate) fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}
+
+fn pod_address(pod: &str, family: Family) -> IpAddr {
+    let number = if node_of(pod) == "a" { 1 } else { 2 };
+    let pods = plan::server_pods(number, plan::SERVERS_MAX);
+    let found = pods.iter().find(|(name, _)| name == pod);
+    found.unwrap_or_else(|| panic!("the plan has no pod `{pod}`")).1.of(family)
+}

@@ -1,0 +1,314 @@
+//! The playground with its two portways, and the manifests that both follow.
+//!
+//! In: how the case wants its playground and its portways. Out: a stage on which both are in sync, and stay so after each
+//! change of the manifests, since every change waits for both.
+//!
+//! A case that fails leaves behind, on standard error, the rules of both nodes and all that both portways said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use playground::plan::NODES;
+use playground::{Options, Place, Playground, PodNetwork, Process, available};
+use portway::modes::Mode;
+use portway::picture::Picture;
+use portway::socket;
+use serde_json::Value;
+
+use crate::manifest::{self, Service};
+use crate::talk::Talk;
+
+/// Whatever is waited for comes within this time.
+const DEADLINE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(5);
+/// How the names of the stages' folders begin; the number of the process follows.
+const FOLDERS: &str = "portway-packets-";
+/// The file that holds the Nodes.
+const NODES_FILE: &str = "nodes";
+
+/// How a case wants its stage.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    mode: Mode,
+    case: &'static str,
+    pod_network: PodNetwork,
+    detection: Vec<&'static str>,
+    arguments: Vec<&'static str>,
+}
+
+impl Setting {
+    /// The usual one: pods have a link each and are known by the cluster's networks.
+    pub(crate) fn of(mode: Mode, case: &'static str) -> Self {
+        let detection = vec!["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
+        Self { mode, case, pod_network: PodNetwork::Routed, detection, arguments: Vec::new() }
+    }
+
+    /// Pods are known in another way.
+    pub(crate) fn detecting(&self, detection: &[&'static str]) -> Self {
+        Self { detection: detection.to_vec(), ..self.clone() }
+    }
+
+    /// Pods are behind a bridge.
+    pub(crate) fn bridged(&self) -> Self {
+        Self { pod_network: PodNetwork::Bridged, ..self.clone() }
+    }
+
+    /// Further options of `portway run`.
+    pub(crate) fn with(&self, arguments: &[&'static str]) -> Self {
+        Self { arguments: arguments.to_vec(), ..self.clone() }
+    }
+
+    /// Makes the stage; `None`, with the reason on standard error, where that cannot be.
+    pub(crate) fn stage(&self, services: &[&Service]) -> Option<Stage> {
+        available(self.case).then(|| Stage::new(self, services))
+    }
+}
+
+/// Two nodes, each with its own portway, both in sync with the same manifests.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    setting: Setting,
+    folder: PathBuf,
+    revision: u64,
+    /// What stands in each file, by its name.
+    files: BTreeMap<String, Vec<Value>>,
+    // Portways first, so that they end before their nodes go.
+    portways: BTreeMap<&'static str, Process>,
+    pub(crate) playground: Playground,
+    pub(crate) talk: Talk,
+    /// The node to which the outside client sends what is for Services.
+    pub(crate) gateway: &'static str,
+}
+
+impl Stage {
+    fn new(setting: &Setting, services: &[&Service]) -> Self {
+        let options = Options { servers_per_node: 2, pod_network: setting.pod_network, ..Options::default() };
+        let mut stage = Self {
+            setting: setting.clone(),
+            folder: own_folder(),
+            revision: 0,
+            files: BTreeMap::new(),
+            portways: BTreeMap::new(),
+            playground: Playground::new(&options).unwrap(),
+            talk: Talk::new(),
+            gateway: "a",
+        };
+        stage.write_file(NODES_FILE, manifest::nodes(0));
+        for service in services {
+            stage.put(service);
+        }
+        for node in NODES {
+            stage.start(node);
+        }
+        stage.portways.keys().for_each(|node| stage.wait_for_sync(node));
+        stage
+    }
+
+    /// The mode.
+    pub(crate) fn mode(&self) -> Mode {
+        self.setting.mode
+    }
+
+    /// A place by its name.
+    pub(crate) fn place(&self, name: &str) -> &Place {
+        self.playground.place(name)
+    }
+
+    /// The interface by which a pod's packets reach its node.
+    pub(crate) fn interface_of(&self, pod: &str) -> String {
+        match self.setting.pod_network {
+            PodNetwork::Routed => playground::node::pod_link(self.place(pod)),
+            PodNetwork::Bridged => playground::node::BRIDGE.to_owned(),
+        }
+    }
+
+    /// The name of the place that has an address.
+    pub(crate) fn name_of(&self, address: IpAddr) -> String {
+        let mut places = self.playground.places();
+        let found = places.find(|place| place.addresses().both().contains(&address));
+        found.map_or_else(|| address.to_string(), |place| place.name().to_owned())
+    }
+
+    /// Starts the portway of a node.
+    pub(crate) fn start(&mut self, node: &'static str) {
+        let mut command = self.command(node, "run");
+        command.args(["--mode", self.setting.mode.name(), "--from"]).arg(self.folder.join("manifests"));
+        command.args(["--state-dir"]).arg(self.folder.join(node).join("state"));
+        command.args(["--node-name", node, "--service-cidr", "10.96.0.0/12,fd00:96::/112"]);
+        command.args(&self.setting.detection).args(&self.setting.arguments);
+        let process = self.playground.node(node).spawn(command).unwrap();
+        self.portways.insert(node, process);
+    }
+
+    /// Waits until the portway of a node, newly started, is in sync.
+    pub(crate) fn wait_for_sync(&self, node: &str) {
+        let process = &self.portways[node];
+        let line = process.wait_for_line("portway is in sync", DEADLINE);
+        assert!(line.is_some(), "the portway of {node} is not in sync:\n{}", process.output().join("\n"));
+        self.wait_for_manifests(node);
+    }
+
+    /// Kills the portway of a node, as a crash would.
+    pub(crate) fn kill(&mut self, node: &str) {
+        self.portways.remove(node).unwrap().kill9().unwrap();
+    }
+
+    /// Adds or replaces a Service, and waits until both nodes have it.
+    pub(crate) fn apply(&mut self, service: &Service) {
+        self.put(service);
+        self.wait_for_both();
+    }
+
+    /// Removes a Service, and waits until both nodes have forgotten it.
+    pub(crate) fn delete(&mut self, service: &Service) {
+        self.files.remove(service.name());
+        fs::remove_file(self.path_of(service.name())).unwrap();
+        self.wait_for_both();
+    }
+
+    /// From now on the outside client sends what is for Services to this node.
+    pub(crate) fn route_services_via(&mut self, node: &'static str) {
+        self.playground.route_services_via(node).unwrap();
+        self.gateway = node;
+    }
+
+    /// The picture that the portway of a node has.
+    pub(crate) fn picture(&self, node: &str) -> Picture {
+        Picture::of(socket::picture(&self.run_dir(node)).unwrap())
+    }
+
+    /// What `portway explain` says on a node.
+    pub(crate) fn explain(&self, node: &str, arguments: &[String]) -> String {
+        let mut command = self.command(node, "explain");
+        command.args(arguments).args(["--mode", self.setting.mode.name()]);
+        self.output(node, command)
+    }
+
+    fn put(&mut self, service: &Service) {
+        self.revision += 1;
+        self.write_file(service.name(), service.objects(self.revision));
+    }
+
+    /// Writes it aside and moves it in, so that nobody ever reads half a file.
+    fn write_file(&mut self, name: &str, objects: Vec<Value>) {
+        let text = objects.iter().map(|object| format!("{object}\n")).collect::<Vec<_>>().join("---\n");
+        let aside = self.folder.join("aside.yaml");
+        fs::write(&aside, text).unwrap();
+        fs::rename(aside, self.path_of(name)).unwrap();
+        self.files.insert(name.to_owned(), objects);
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.join("manifests").join(format!("{name}.yaml"))
+    }
+
+    fn run_dir(&self, node: &str) -> PathBuf {
+        self.folder.join(node).join("run")
+    }
+
+    fn wait_for_both(&self) {
+        self.portways.keys().for_each(|node| self.wait_for_manifests(node));
+    }
+
+    /// Waits until a node's kernel holds what the files say.
+    fn wait_for_manifests(&self, node: &str) {
+        until(&format!("node {node} follows the manifests"), || {
+            let has_all = self.revisions_seen(node) == self.revisions_written();
+            has_all && socket::status(&self.run_dir(node)).unwrap().is_in_sync
+        });
+    }
+
+    fn revisions_written(&self) -> BTreeSet<String> {
+        self.files.values().flatten().filter_map(revision).collect()
+    }
+
+    fn revisions_seen(&self, node: &str) -> BTreeSet<String> {
+        let snapshot = socket::picture(&self.run_dir(node)).unwrap();
+        snapshot.objects.values().filter_map(|object| revision(&object.value)).collect()
+    }
+
+    fn command(&self, node: &str, verb: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
+        command.arg(verb).arg("--run-dir").arg(self.run_dir(node));
+        command.env_remove("PORTWAY_FROM").env_remove("RUST_LOG");
+        command
+    }
+
+    /// Runs a program on a node to its end; all that it said.
+    fn output(&self, node: &str, command: Command) -> String {
+        let spawned = self.playground.node(node).spawn(command);
+        let Ok(mut process) = spawned else { return "it cannot be started".to_owned() };
+        // Its last lines may still be on their way when it has ended.
+        let _ = process.wait(DEADLINE);
+        std::thread::sleep(POLL * 10);
+        process.output().join("\n")
+    }
+
+    #[expect(clippy::print_stderr, reason = "the test's own output")]
+    fn report(&self) {
+        for node in NODES {
+            let mut rules = Command::new("nft");
+            rules.args(["list", "ruleset"]);
+            eprintln!("--- the rules of node {node}\n{}", self.output(node, rules));
+            let said = self.portways.get(node).map(|process| process.output().join("\n"));
+            eprintln!("--- the portway of node {node}\n{}", said.unwrap_or_default());
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.report();
+        }
+        self.talk.tell(self.setting.mode);
+        self.portways.clear();
+        // What is left in the folder of temporary files harms nobody.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < DEADLINE, "it is not so that {what}");
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Kind, name and revision of an object; `None` for one that we did not write.
+fn revision(object: &Value) -> Option<String> {
+    let (kind, metadata) = (object["kind"].as_str()?, &object["metadata"]);
+    let number = metadata["labels"]["revision"].as_str()?;
+    Some(format!("{kind} {} {number}", metadata["name"].as_str()?))
+}
+
+/// A folder of this stage's own, named after this process; those of processes that are gone go.
+fn own_folder() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let all = std::env::temp_dir();
+    for folder in fs::read_dir(&all).unwrap().flatten().filter(|entry| is_left_over(&entry.file_name())) {
+        // Another process may do the same just now.
+        let _ = fs::remove_dir_all(folder.path());
+    }
+    let folder = all.join(format!("{FOLDERS}{}-{number}", std::process::id()));
+    fs::create_dir_all(folder.join("manifests")).unwrap();
+    for node in NODES {
+        fs::create_dir_all(folder.join(node)).unwrap();
+    }
+    folder
+}
+
+fn is_left_over(name: &OsStr) -> bool {
+    let process = name.to_str().and_then(|name| name.strip_prefix(FOLDERS)?.split('-').next());
+    process.is_some_and(|process| !Path::new("/proc").join(process).exists())
+}

@@ -1,0 +1,91 @@
+//! One question over any protocol, and how many were asked.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use model::Protocol;
+use playground::client::ask;
+use playground::{Ask, Family, Outcome, Place, Stats, sctp_init};
+use portway::modes::Mode;
+
+use crate::manifest::family_name;
+
+/// All protocols that a Service can have.
+pub(crate) const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
+/// Who has not answered by then will not; far longer than an answer takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Who is dropped hears nothing for so long. A refusal comes within a millisecond.
+pub(crate) const SILENCE: Duration = Duration::from_millis(400);
+
+/// Every combination of family and protocol.
+pub(crate) fn every_kind() -> impl Iterator<Item = (Family, Protocol)> {
+    Family::ALL.into_iter().flat_map(|family| PROTOCOLS.map(|protocol| (family, protocol)))
+}
+
+/// Who asks, and counts.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    asked: Mutex<BTreeMap<(Family, Protocol), u64>>,
+    next_port: AtomicU16,
+}
+
+impl Talk {
+    pub(crate) fn new() -> Self {
+        Self { asked: Mutex::default(), next_port: AtomicU16::new(40_000) }
+    }
+
+    /// Asks once.
+    pub(crate) fn ask(&self, from: &Place, protocol: Protocol, to: SocketAddr, limit: Duration) -> Outcome {
+        self.count(Family::of(to.ip()), protocol, 1);
+        let plain = Ask::within(limit);
+        match protocol {
+            Protocol::Tcp => ask(from, playground::Protocol::Tcp, to, &plain),
+            Protocol::Udp => {
+                let source = from.at(Family::of(to.ip()), self.unused_port());
+                ask(from, playground::Protocol::Udp, to, &Ask { source: Some(source), ..plain })
+            }
+            Protocol::Sctp => sctp_init(from, to, limit),
+        }
+    }
+
+    /// So many were asked elsewhere.
+    fn count(&self, family: Family, protocol: Protocol, more: u64) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked.entry((family, protocol)).or_default() += more;
+    }
+
+    /// A load has asked so many.
+    pub(crate) fn count_stats(&self, family: Family, protocol: playground::Protocol, stats: &Stats) {
+        let protocol = match protocol {
+            playground::Protocol::Tcp => Protocol::Tcp,
+            playground::Protocol::Udp => Protocol::Udp,
+        };
+        self.count(family, protocol, stats.ok + stats.failed);
+    }
+
+    /// Says how many, for the summary.
+    #[expect(clippy::print_stderr, reason = "the test's own output, from which the summary takes the counts")]
+    pub(crate) fn tell(&self, mode: Mode) {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((family, protocol), count) in asked.iter() {
+            let kind = format!("{} {protocol}", family_name(*family)).to_lowercase();
+            eprintln!("counted: {mode} {kind} {count} connections");
+        }
+    }
+
+    /// A datagram from a port that was used before would belong to the flow of then, with the endpoint of then.
+    fn unused_port(&self) -> u16 {
+        self.next_port.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// All were answered.
+#[track_caller]
+pub(crate) fn none_failed(stats: &Stats) {
+    assert_eq!(stats.failed, 0, "{stats}");
+    assert!(stats.ok > 0, "nothing was asked");
+}

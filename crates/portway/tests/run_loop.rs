@@ -1,0 +1,534 @@
+//! The loop of `portway run`, driven by a clock of its own on the simulated kernel.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use dataplane::nftables::{Nftables, Options};
+use dataplane::{Dataplane, Scope, SyncError, Synced};
+use kernel::nft::{Family, Kernel as _, Listed, Simulated};
+use model::facts::Node;
+use model::time::Timestamp;
+use model::{Config, ForwardingTable, ServicePortId};
+use portway::embedded::{self, Embedded, HostNetwork};
+use portway::host::HostFacts;
+use portway::modes::Mode;
+use portway::objects::{Change, Kind, Object, ObjectKey};
+use portway::picture::Picture;
+use portway::run::{
+    Answer, Effect, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status, Work,
+};
+use serde_json::{Value, json};
+
+/// A sync takes so long on the clock of the tests.
+const SYNC: Duration = Duration::from_millis(1);
+
+/// The loop, a dataplane and a clock.
+struct Sim<D> {
+    state: Loop,
+    dataplane: D,
+    now: Duration,
+    wake_at: Option<Duration>,
+    /// What was synced, and when.
+    syncs: Vec<(Duration, Work)>,
+    settled: usize,
+    told: Vec<String>,
+    lines: Vec<Line>,
+    has_exited: bool,
+}
+
+fn sim() -> Sim<Nftables<Simulated>> {
+    sim_on(Nftables::new(Simulated::default(), Options::default()))
+}
+
+fn sim_on<D: Dataplane>(dataplane: D) -> Sim<D> {
+    sim_with(Path::new("/nonexistent/portway-run-loop"), true, dataplane)
+}
+
+fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane: D) -> Sim<D> {
+    let options = embedded::Options {
+        service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
+        load_balancer_cidrs: Vec::new(),
+        node_port_range: 30_000..=32_767,
+        state_dir: state_dir.into(),
+        dry_run,
+    };
+    let embedded = Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
+    let config = Config { node_name: "a".into(), ..Config::default() };
+    let start = Start {
+        mode: Mode::Nftables,
+        picture: Picture::new(config, embedded, None),
+        host: host("192.0.2.1"),
+        pace: PaceOptions::default(),
+        now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
+    };
+    Sim {
+        state: Loop::new(start),
+        dataplane,
+        now: Duration::ZERO,
+        wake_at: None,
+        syncs: Vec::new(),
+        settled: 0,
+        told: Vec::new(),
+        lines: Vec::new(),
+        has_exited: false,
+    }
+}
+
+impl<D: Dataplane> Sim<D> {
+    /// Something happens now.
+    fn feed(&mut self, event: Event) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            self.wake_at = None;
+            let now = self.moment();
+            for effect in self.state.step(event, now) {
+                match effect {
+                    Effect::Sync(work) => {
+                        let result = self.dataplane.sync(self.state.table(), work.scope());
+                        self.syncs.push((self.now, work));
+                        self.now += SYNC;
+                        next = Some(Event::Synced { result, took: SYNC });
+                    }
+                    Effect::Settle => {
+                        self.settled += 1;
+                        next = Some(Event::Settled { result: self.dataplane.settle(), took: SYNC });
+                    }
+                    Effect::WakeAt(at) => self.wake_at = Some(at),
+                    Effect::Answer(reply, answer) => reply.0.send(answer).unwrap(),
+                    Effect::Tell(text) => self.told.push(text),
+                    Effect::Log(line) => self.lines.push(line),
+                    Effect::Exit | Effect::Fail { .. } => self.has_exited = true,
+                }
+            }
+        }
+    }
+
+    /// Time passes; the timer rings when it was asked to.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.wake_at.filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.feed(Event::Tick);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn moment(&self) -> Now {
+        Now { elapsed: self.now, wall: Timestamp(i64::try_from(self.now.as_secs()).unwrap()) }
+    }
+
+    fn files(&mut self, changes: Vec<Change>) {
+        self.feed(Event::FilesChanged { changes, problems: Vec::new() });
+    }
+
+    fn status(&self) -> Status {
+        self.state.status(self.moment())
+    }
+
+    fn ask(&mut self, question: Question) -> Answer {
+        let (reply, answer) = channel();
+        self.feed(Event::Query(question, Reply(reply)));
+        answer.try_recv().unwrap()
+    }
+
+    fn last_work(&self) -> &Work {
+        &self.syncs.last().expect("there was a sync").1
+    }
+}
+
+impl Sim<Nftables<Simulated>> {
+    fn listed(&mut self) -> Option<Listed> {
+        self.dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap()
+    }
+
+    fn slots(&mut self) -> usize {
+        self.listed().unwrap().sets["endpoints"].elements.len()
+    }
+
+    /// Asks a dataplane that knows nothing but the kernel.
+    fn differences(&mut self) -> Vec<String> {
+        let kernel = self.dataplane.kernel().clone();
+        Nftables::new(kernel, Options::default()).differences(self.state.table()).unwrap()
+    }
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn host(address: &str) -> HostFacts {
+    let ip: std::net::IpAddr = address.parse().unwrap();
+    let node = Node {
+        name: "a".into(),
+        zone: None,
+        addresses: vec![ip],
+        pod_cidrs: Vec::new(),
+        reports: Vec::new(),
+    };
+    HostFacts { addresses: Some([ip].into()), node: Some(node) }
+}
+
+fn apply(kind: Kind, value: Value) -> Change {
+    let key = ObjectKey::of(kind, &value).unwrap();
+    Change::Apply(Object { key, origin: None, value: Arc::new(value) })
+}
+
+fn service(name: &str) -> Change {
+    apply(
+        Kind::Service,
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": { "ports": [{ "port": 80 }] },
+        }),
+    )
+}
+
+/// The slice of a service, with so many endpoints, beginning with `10.244.0.first`.
+fn endpoints(name: &str, first: u8, count: u8) -> Change {
+    let endpoints: Vec<Value> =
+        (first..first + count).map(|n| json!({ "addresses": [format!("10.244.0.{n}")] })).collect();
+    apply(
+        Kind::EndpointSlice,
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {
+                "name": format!("{name}-1"), "namespace": "default",
+                "labels": { "kubernetes.io/service-name": name },
+            },
+            "ports": [{ "port": 8080 }], "endpoints": endpoints,
+        }),
+    )
+}
+
+fn changed(work: &Work) -> Vec<String> {
+    match work {
+        Work::Everything => vec!["everything".to_owned()],
+        Work::Changed(ids) => ids.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn the_first_sync_is_full_and_says_so() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    assert_eq!(sim.syncs, [(ms(0), Work::Everything)]);
+    assert!(sim.told[0].starts_with("portway is in sync: 1 service ports, "), "{:?}", sim.told);
+    assert_eq!(sim.told.len(), 1);
+    assert!(sim.status().is_in_sync);
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn a_single_change_is_written_at_once_and_alone() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), service("other"), endpoints("web", 1, 2), endpoints("other", 9, 1)]);
+    sim.pass(ms(5000));
+    sim.files(vec![endpoints("web", 1, 3)]);
+    assert_eq!(sim.syncs.last().unwrap().0, ms(5001), "no time passed");
+    assert_eq!(changed(sim.last_work()), ["default/web/tcp"]);
+    assert_eq!(sim.told.len(), 1, "being in sync is told once");
+}
+
+#[test]
+fn nothing_new_writes_nothing() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(5000));
+    sim.files(vec![endpoints("web", 1, 2)]);
+    sim.files(Vec::new());
+    sim.feed(Event::AddressesChanged(host("192.0.2.1")));
+    assert_eq!(sim.syncs.len(), 1);
+}
+
+#[test]
+fn a_storm_of_a_thousand_changes_is_written_in_few_syncs() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(5000));
+    for n in 0..1000_u16 {
+        sim.files(vec![endpoints("web", 1, 1 + u8::try_from(n % 100).unwrap())]);
+        sim.pass(ms(1));
+    }
+    sim.pass(ms(1000));
+    let (syncs, status) = (sim.syncs.len(), sim.status());
+    assert!((10..=30).contains(&syncs), "{syncs} syncs");
+    assert!(status.is_in_sync, "{status:#?}");
+    assert_eq!(sim.differences(), [""; 0]);
+    let gaps = sim.syncs.windows(2).skip(1).map(|pair| pair[1].0.checked_sub(pair[0].0 + SYNC).unwrap());
+    assert!(gaps.clone().all(|gap| gap >= ms(50)), "{:?}", gaps.collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_stale_is_removed_before_the_source_was_read() {
+    let mut before = sim();
+    before.files(vec![service("web"), service("old"), endpoints("web", 1, 2), endpoints("old", 7, 1)]);
+    before.pass(ms(1000));
+    let left = before.listed();
+    let mut sim = sim_on(Nftables::new(before.dataplane.kernel().clone(), Options::default()));
+    sim.feed(Event::AddressesChanged(host("192.0.2.2")));
+    sim.feed(Event::Tick);
+    sim.pass(ms(120_000));
+    assert_eq!((sim.syncs.len(), sim.listed()), (0, left));
+    assert!(!sim.status().is_in_sync);
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(1000));
+    assert_eq!(changed(sim.last_work()), ["everything"]);
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn a_refused_transaction_is_retried_with_growing_patience_and_in_full() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(5000));
+    let good = sim.listed();
+    sim.dataplane.kernel().refuse_next(5, libc::EBUSY);
+    sim.files(vec![endpoints("web", 5, 2)]);
+    let status = sim.status();
+    assert_eq!(status.failures.in_a_row, 1);
+    assert_eq!(status.failures.retry_in_ms, Some(100));
+    assert!(!status.is_in_sync);
+    assert!(status.failures.last.unwrap().contains("EBUSY"));
+    assert_eq!(sim.listed(), good, "the last good rules stay");
+    sim.pass(ms(10_000));
+    let tried: Vec<u128> = sim.syncs[1..].iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(tried[..6], [5001, 5102, 5303, 5704, 6505, 8106]);
+    assert!(sim.syncs[2..].iter().all(|(_, work)| *work == Work::Everything));
+    let status = sim.status();
+    assert_eq!((status.failures.in_a_row, status.failures.total), (0, 5));
+    assert!(status.is_in_sync, "{status:#?}");
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn news_is_not_kept_waiting_by_old_failures() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(5000));
+    sim.dataplane.kernel().refuse_next(1_000, libc::ENOMEM);
+    sim.files(vec![endpoints("web", 5, 2)]);
+    for _ in 0..10_000 {
+        if sim.status().failures.in_a_row < 10 {
+            sim.pass(ms(100));
+        }
+    }
+    assert!(sim.status().failures.retry_in_ms.unwrap() > 20_000);
+    sim.dataplane.kernel().stop_refusing();
+    sim.files(vec![endpoints("web", 9, 2)]);
+    sim.pass(ms(1100));
+    assert!(sim.status().is_in_sync);
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn what_packets_on_their_way_may_need_is_deleted_a_little_later() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 4)]);
+    sim.pass(ms(5000));
+    sim.files(vec![endpoints("web", 1, 1)]);
+    assert_eq!(sim.slots(), 4, "a packet may have drawn one of them already");
+    let settled = sim.settled;
+    sim.pass(ms(10));
+    assert_eq!((sim.settled, sim.slots()), (settled + 1, 1));
+    sim.pass(ms(10_000));
+    assert_eq!(sim.settled, settled + 1, "and that is all");
+}
+
+#[test]
+fn deletions_that_failed_are_found_by_the_next_full_pass() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 4)]);
+    sim.pass(ms(5000));
+    sim.files(vec![endpoints("web", 1, 1)]);
+    sim.dataplane.kernel().refuse_next(1, libc::EBUSY);
+    sim.pass(ms(10));
+    assert_eq!(sim.status().failures.in_a_row, 1);
+    sim.pass(ms(1000));
+    assert_eq!(changed(sim.last_work()), ["everything"]);
+    assert!(sim.status().is_in_sync);
+    assert_eq!(sim.slots(), 1);
+}
+
+#[test]
+fn everything_is_compared_every_half_minute() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(1000));
+    let mut foreign = kernel::nft::Transaction::new(Family::Ip, "kube-proxy");
+    foreign.push(kernel::nft::Operation::FlushSet("frontends".into()));
+    sim.dataplane.kernel().run(&foreign).unwrap();
+    sim.pass(ms(28_000));
+    assert_eq!(sim.syncs.len(), 1);
+    sim.pass(ms(3000));
+    assert_eq!(changed(sim.last_work()), ["everything"]);
+    assert_eq!(sim.differences(), [""; 0]);
+    sim.pass(ms(60_000));
+    assert_eq!(sim.syncs.len(), 4);
+}
+
+#[test]
+fn addresses_of_the_host_are_followed() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(1000));
+    assert_eq!(sim.state.table().node().primary.v4, Some("192.0.2.1".parse().unwrap()));
+    sim.feed(Event::AddressesChanged(host("192.0.2.99")));
+    assert_eq!(sim.state.table().node().primary.v4, Some("192.0.2.99".parse().unwrap()));
+    assert_eq!((sim.syncs.len(), changed(sim.last_work())), (2, Vec::new()), "no route is different");
+    sim.pass(ms(1000));
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn a_node_in_the_files_describes_this_host_until_it_goes() {
+    let mut sim = sim();
+    let node = apply(
+        Kind::Node,
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" },
+                "status": { "addresses": [{ "type": "InternalIP", "address": "198.51.100.7" }] } }),
+    );
+    let Change::Apply(Object { key, .. }) = &node else { unreachable!("it is applied") };
+    let (gone, primary) =
+        (Change::Delete(key.clone()), |sim: &Sim<Nftables<Simulated>>| sim.state.table().node().primary.v4);
+    sim.files(vec![node]);
+    assert_eq!(primary(&sim), Some("198.51.100.7".parse().unwrap()));
+    sim.feed(Event::AddressesChanged(host("192.0.2.5")));
+    assert_eq!(primary(&sim), Some("198.51.100.7".parse().unwrap()));
+    sim.files(vec![gone]);
+    assert_eq!(primary(&sim), Some("192.0.2.5".parse().unwrap()));
+}
+
+#[test]
+fn a_service_port_that_the_kernel_refuses_is_shown() {
+    let mut sim = sim_on(Picky::default());
+    sim.files(vec![service("web"), service("bad")]);
+    let status = sim.status();
+    assert_eq!(
+        status.refused,
+        BTreeMap::from([("default/bad/tcp".to_owned(), "the set is full".to_owned())])
+    );
+    assert_eq!(status.failures.in_a_row, 0);
+    let logged =
+        |sim: &Sim<Picky>| sim.lines.iter().filter(|line| matches!(line, Line::Refused { .. })).count();
+    assert_eq!(logged(&sim), 1);
+    sim.pass(ms(1000));
+    sim.files(vec![endpoints("web", 1, 1)]);
+    assert_eq!(sim.status().refused.len(), 1, "another service port's sync says nothing of it");
+    sim.pass(ms(60_000));
+    assert_eq!(logged(&sim), 1, "a full pass that is refused the same is no news");
+    sim.dataplane.is_kind = true;
+    sim.pass(ms(60_000));
+    assert_eq!(sim.status().refused.len(), 0);
+}
+
+/// A dataplane that refuses the service `bad`.
+#[derive(Default)]
+struct Picky {
+    is_kind: bool,
+}
+
+impl Dataplane for Picky {
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        let about: BTreeSet<ServicePortId> = match scope {
+            Scope::Everything => desired.ports().map(|port| port.id().clone()).collect(),
+            Scope::Changed(ids) => ids.clone(),
+        };
+        let bad = about.into_iter().filter(|id| id.service.name() == "bad" && !self.is_kind);
+        let refused = bad.map(|id| (id, "the set is full".to_owned())).collect();
+        Ok(Synced { was_full: matches!(scope, Scope::Everything), refused, ..Synced::default() })
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn whoever_asks_sees_the_same_picture() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    let Answer::Picture(snapshot) = sim.ask(Question::Picture) else { panic!("a picture was asked for") };
+    let picture = Picture::of(*snapshot.clone());
+    assert_eq!(picture.table(), sim.state.table());
+    assert_eq!(picture.snapshot(), *snapshot);
+    let Answer::Status(status) = sim.ask(Question::Status) else { panic!("the status was asked for") };
+    assert_eq!((status.services, status.service_ports, &*status.mode), (1, 1, "nftables"));
+}
+
+#[test]
+fn a_question_disturbs_no_timer() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 4)]);
+    sim.pass(ms(1000));
+    let wake_at = sim.wake_at;
+    sim.ask(Question::Status);
+    assert_eq!((sim.wake_at, sim.syncs.len()), (wake_at, 1));
+}
+
+#[test]
+fn ending_leaves_the_rules_in_place() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    let rules = sim.listed();
+    sim.feed(Event::Stop("SIGTERM"));
+    assert!(sim.has_exited);
+    assert_eq!(sim.lines.last(), Some(&Line::Stopping("SIGTERM")));
+    assert_eq!((sim.syncs.len(), sim.listed()), (1, rules));
+}
+
+#[test]
+fn a_feed_that_is_gone_ends_the_process_and_leaves_the_rules() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    let rules = sim.listed();
+    sim.feed(Event::FeedEnded("files"));
+    assert!(sim.has_exited);
+    assert_eq!((sim.syncs.len(), sim.listed()), (1, rules));
+}
+
+#[test]
+fn addresses_that_cannot_be_given_hold_back_nothing_and_are_tried_again() {
+    let folder = std::env::temp_dir().join(format!("portway-run-loop-{}", std::process::id()));
+    let mut sim = sim_with(&folder, false, Nftables::new(Simulated::default(), Options::default()));
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(1000));
+    let rules = sim.listed();
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "no folder any more").unwrap();
+    sim.files(vec![service("more")]);
+    let status = sim.status();
+    assert_eq!((status.failures.in_a_row, status.failures.retry_in_ms), (1, Some(100)), "{status:#?}");
+    assert!(sim.lines.iter().any(|line| matches!(line, Line::StoreFailed { .. })), "{:?}", sim.lines);
+    sim.pass(ms(20));
+    assert_eq!(sim.listed(), rules);
+    std::fs::remove_file(&folder).unwrap();
+    sim.pass(ms(5000));
+    let status = sim.status();
+    assert_eq!((status.failures.in_a_row, status.service_ports), (0, 2), "{status:#?}");
+    assert!(status.is_in_sync, "{status:#?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_problem_with_a_file_is_logged_once() {
+    use portway::objects::{Origin, Problem};
+    let mut sim = sim();
+    let origin = Origin { file: Path::new("a.yaml").into(), line: 3 };
+    let problems = vec![Problem { origin, message: "is wrong".into() }];
+    for _ in 0..3 {
+        sim.feed(Event::FilesChanged { changes: Vec::new(), problems: problems.clone() });
+    }
+    let logged = sim.lines.iter().filter(|line| **line == Line::Problem("a.yaml:3: is wrong".into())).count();
+    assert_eq!(logged, 1);
+    assert_eq!(sim.status().problems, ["a.yaml:3: is wrong"]);
+}
