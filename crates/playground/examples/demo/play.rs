@@ -77,10 +77,10 @@ fn play_one_pod_each(
 ) -> Result<Verdict> {
     let mut faithful = 0;
     for name in scene.clients {
-        let stats = dial(show.stage.place(name), scene.times, explained)?;
-        if let Err(sentence) = no_failure(&stats) {
-            return Ok(Err(sentence));
-        }
+        let stats = match dial_one_then_many(show.stage.place(name), scene.times, explained)? {
+            Ok(stats) => stats,
+            Err(sentence) => return Ok(Err(format!("{name}: {sentence}"))),
+        };
         let pods: Vec<_> = stats.servers.iter().map(|(pod, count)| format!("{pod} × {count}")).collect();
         screen.block(&format!("{name:<12} → {}", pods.join(", ")));
         faithful += usize::from(pods.len() == 1);
@@ -89,6 +89,16 @@ fn play_one_pod_each(
         all if all == faithful => Ok(format!("All {all} clients stayed with their pod.")),
         all => Err(format!("only {faithful} of {all} clients stayed with one pod")),
     })
+}
+
+/// Two first connections at the very same moment may meet two pods, since neither is remembered when the other
+/// comes. So the first one is made alone.
+fn dial_one_then_many(client: &Place, times: usize, explained: &Explained) -> Result<Result<Stats, String>> {
+    let first = tcp(client, explained.destination);
+    let Some(pod) = first.server() else { return Ok(Err(first.to_string())) };
+    let mut stats = dial(client, times - 1, explained)?;
+    *stats.servers.entry(pod.to_owned()).or_default() += 1;
+    Ok(no_failure(&stats).map(|()| stats))
 }
 
 fn play_refusal(client: &Place, explained: &Explained) -> Verdict {

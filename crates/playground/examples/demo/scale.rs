@@ -18,8 +18,10 @@ const PODS: [&str; 3] = ["mysql-0", "mysql-1", SPARE];
 const SPARE: &str = "mysql-2";
 /// So many connections are looked at in each part.
 const PART: u64 = 3000;
-/// A pod with a third of the connections that gets none of so many is out of service.
+/// A pod with a third of the connections that answers none of so many, for so long, is out of service. A connection
+/// that was made before may be answered later: on a busy machine its client waits for a processor.
 const SILENCE: u64 = 100;
+const SILENCE_TIME: Duration = Duration::from_millis(300);
 /// Neither traffic nor a change takes as long.
 const LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(1);
@@ -105,7 +107,7 @@ fn wait_for_silence(load: &Load) -> Option<Instant> {
         let now = load.so_far();
         if count(&now, SPARE) > count(&last.0, SPARE) {
             last = (now, Instant::now());
-        } else if now.ok > last.0.ok + SILENCE {
+        } else if now.ok > last.0.ok + SILENCE && last.1.elapsed() > SILENCE_TIME {
             return Some(last.1);
         }
         thread::sleep(POLL);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kernel::signal::Termination;
-use playground::{Family, Load, Stats, Work};
+use playground::{Family, Load, Place, Stats, Work};
 
 use crate::Show;
 use crate::chart::chart;
@@ -25,6 +25,17 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Gives one pod of the Service another weight, by an annotation.
 const WEIGHTS: &str =
     r"sed -i '/name: mysql-service/a\  annotations: {portway.io/weights: mysql-0=3}' manifests/mysql.yaml";
+
+/// Runs a command in a place; without one it lists the places. A namespace without a name is found by the file that
+/// holds it open.
+const INSIDE: &str = r#"#!/bin/sh
+# in PLACE COMMAND …
+case "$1" in
+{places}  *) sed -n 's/^  \([a-z0-9-]*\)) net.*/\1/p' "$0"; exit 2 ;;
+esac
+shift
+exec nsenter --net="$net" "$@"
+"#;
 
 /// Ctrl-C is the expected end from now on.
 static IS_EXPECTED: AtomicBool = AtomicBool::new(false);
@@ -102,23 +113,16 @@ fn frame(show: &Show<'_>, question: &str, before: &Stats, now: &Stats) -> String
     )
 }
 
-/// `in PLACE COMMAND` and `portway-NODE …`: namespaces without names are found by the files that hold them.
+/// Writes `in PLACE COMMAND …` and `portway-NODE …`.
 fn write_scripts(show: &Show<'_>) -> std::io::Result<()> {
     let folder = show.portway.folder();
-    let places = show
-        .stage
-        .playground()
-        .places()
-        .map(|place| format!("  {}) net={} ;;\n", place.name(), place.namespace().path().display()));
-    let places = places.collect::<String>();
-    let inside = format!(
-        "#!/bin/sh\n# in PLACE COMMAND …\ncase \"$1\" in\n{places}  *) sed -n 's/^  \\([a-z0-9-]*\\)).*/\\1/p' \"$0\"; exit 2 ;;\nesac\nshift\nexec nsenter --net=\"$net\" \"$@\"\n"
-    );
-    write_script(&folder.join("in"), &inside)?;
+    let case = |place: &Place| format!("  {}) net={} ;;\n", place.name(), place.namespace().path().display());
+    let cases: String = show.stage.playground().places().map(case).collect();
+    write_script(&folder.join("in"), &INSIDE.replace("{places}", &cases))?;
     for node in show.stage.playground().nodes() {
         let name = node.place().name();
         let (program, run_dir) = (show.portway.program().display(), show.portway.run_dir(name));
-        let script = format!("#!/bin/sh\nexec {program} \"$@\" --run-dir {}\n", run_dir.display());
+        let script = format!("#!/bin/sh\nexec '{program}' \"$@\" --run-dir '{}'\n", run_dir.display());
         write_script(&folder.join(format!("portway-{name}")), &script)?;
     }
     Ok(())

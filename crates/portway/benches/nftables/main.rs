@@ -35,6 +35,7 @@ mod traffic;
 mod upstream;
 mod yardstick;
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -62,7 +63,17 @@ const QUICK: Scope = Scope { sizes: &[1_000], cold_runs: 3, traffic: &[10, 1_000
 /// Cold syncs right before the yardstick.
 const BESIDE: usize = 5;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     if let Some(part) = argument("--part") {
         let services = argument("--services").context("--part needs --services")?.parse()?;
         println!("{}", measure_part(&part, services)?);
