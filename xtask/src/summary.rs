@@ -89,7 +89,7 @@ impl fmt::Display for Summary {
         let connections =
             connections.map(|(kind, count)| Entry { name: kind.clone(), text: count.to_string() });
         for (title, entries) in [
-            ("counts", &self.counted),
+            ("counts", &add_up(&self.counted)),
             ("connections", &connections.collect()),
             ("skipped", &self.skipped),
             ("failed", &self.failed),
@@ -111,6 +111,50 @@ fn write_part(f: &mut fmt::Formatter<'_>, title: &str, entries: &[Entry]) -> fmt
     writeln!(f)
 }
 
+/// Counts of many tests of one target that differ in their numbers alone, as one line with the sums.
+fn add_up(entries: &[Entry]) -> Vec<Entry> {
+    const MANY: usize = 3;
+    let mut groups: BTreeMap<(&str, String), Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        let target = entry.name.split_once(' ').map_or(entry.name.as_str(), |(target, _)| target);
+        let shape = entry.text.replace(|c: char| c.is_ascii_digit(), "");
+        groups.entry((target, shape)).or_default().push(entry);
+    }
+    let lines = groups.into_iter().flat_map(|((target, _), group)| {
+        if group.len() < MANY {
+            return group.into_iter().cloned().collect();
+        }
+        let texts: Vec<&str> = group.iter().map(|entry| entry.text.as_str()).collect();
+        vec![Entry { name: format!("{target} ({} tests)", group.len()), text: sum(&texts) }]
+    });
+    lines.collect()
+}
+
+/// Texts that differ in their numbers alone, as one text with the sums of those numbers.
+fn sum(texts: &[&str]) -> String {
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let mut sums: Vec<u64> = Vec::new();
+    for text in texts {
+        let found = numbers(text);
+        sums.resize(found.len().max(sums.len()), 0);
+        sums.iter_mut().zip(found).for_each(|(sum, number)| *sum += number);
+    }
+    let (mut line, mut sums, mut is_number) = (String::new(), sums.into_iter(), false);
+    for c in texts.first().copied().unwrap_or_default().chars() {
+        if c.is_ascii_digit() {
+            if !is_number {
+                line.push_str(&sums.next().unwrap_or_default().to_string());
+            }
+        } else {
+            line.push(c);
+        }
+        is_number = c.is_ascii_digit();
+    }
+    line
+}
+
 /// `nftables ipv4 tcp 120 connections`: of which kind, and how many.
 fn connections(text: &str) -> Option<(&str, u64)> {
     let (kind, count) = text.strip_suffix(" connections")?.rsplit_once(' ')?;
@@ -124,6 +168,22 @@ fn lines_after<'a>(prefix: &'a str, output: &'a str) -> impl Iterator<Item = &'a
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_of_many_tests_of_one_target_are_added_up() {
+        let entry = |name: &str, text: &str| Entry { name: name.to_owned(), text: text.to_owned() };
+        let many = [
+            entry("p::scenarios a", "1 scenarios, 12 packets"),
+            entry("p::scenarios b", "1 scenarios, 3 packets"),
+            entry("p::scenarios c", "1 scenarios, 5 packets"),
+            entry("m::fuzz x", "100 cases, seed 1"),
+        ];
+        let lines: Vec<String> = add_up(&many).iter().map(|e| format!("{}: {}", e.name, e.text)).collect();
+        assert_eq!(
+            lines,
+            ["m::fuzz x: 100 cases, seed 1", "p::scenarios (3 tests): 3 scenarios, 20 packets"]
+        );
+    }
 
     fn run(name: &str, passed: bool, output: &str) -> TestRun {
         TestRun { name: name.to_owned(), passed, output: output.to_owned() }

@@ -7,9 +7,19 @@ use kernel::namespace::Namespace;
 use kernel::nft::Comment;
 use model::ForwardingTable;
 
-/// `nft list ruleset` shows every service port that has a frontend. False where the program is not installed.
+/// The installed version, and a second one that `cargo xtask test` unpacks aside.
+const INSTALLED: &str = "nft";
+const SECOND: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../second-nft/nft");
+
+/// `nft list ruleset` shows every service port that has a frontend, in either version. False where the program is not
+/// installed.
 pub(crate) fn lists(namespace: &Namespace, table: &ForwardingTable) -> Result<bool, String> {
-    let Some(output) = run(namespace, &["list", "ruleset"], "")? else { return Ok(false) };
+    lists_with(SECOND, namespace, table)?;
+    lists_with(INSTALLED, namespace, table)
+}
+
+fn lists_with(program: &str, namespace: &Namespace, table: &ForwardingTable) -> Result<bool, String> {
+    let Some(output) = run(program, namespace, &["list", "ruleset"], "")? else { return Ok(false) };
     let text = String::from_utf8_lossy(&output.stdout);
     let has_frontend = table.ports().filter(|port| !port.routes.is_empty());
     for id in has_frontend.map(|port| Comment::new(&port.id().to_string())) {
@@ -25,10 +35,10 @@ pub(crate) fn lists(namespace: &Namespace, table: &ForwardingTable) -> Result<bo
 pub(crate) fn accepts(namespace: &Namespace, text: &str) -> Result<(), String> {
     let (v4, v6) = text.split_at(text.find("ip6 kube-proxy").map_or(text.len(), |at| line_start(text, at)));
     for text in [v4, v6] {
-        if run(namespace, &["-c", "-f", "-"], text).is_err() {
+        if run(INSTALLED, namespace, &["-c", "-f", "-"], text).is_err() {
             let without = text.lines().filter(|line| !is_change_of_affinity(line) || text == v4);
             let without: Vec<&str> = without.collect();
-            run(namespace, &["-c", "-f", "-"], &without.join("\n"))?;
+            run(INSTALLED, namespace, &["-c", "-f", "-"], &without.join("\n"))?;
         }
     }
     Ok(())
@@ -43,8 +53,13 @@ fn is_change_of_affinity(line: &str) -> bool {
 }
 
 /// Runs it inside; `None` where it is not installed.
-fn run(namespace: &Namespace, arguments: &[&str], input: &str) -> Result<Option<Output>, String> {
-    let mut command = Command::new("nft");
+fn run(
+    program: &str,
+    namespace: &Namespace,
+    arguments: &[&str],
+    input: &str,
+) -> Result<Option<Output>, String> {
+    let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let talk = || {
         let mut child = command.spawn()?;
@@ -61,5 +76,5 @@ fn run(namespace: &Namespace, arguments: &[&str], input: &str) -> Result<Option<
         return Ok(Some(output));
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("nft {}: {}: {said}\n{input}", arguments.join(" "), output.status))
+    Err(format!("{program} {}: {}: {said}\n{input}", arguments.join(" "), output.status))
 }
