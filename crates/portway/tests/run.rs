@@ -154,6 +154,15 @@ endpoints: [{ addresses: [10.244.0.1] }, { addresses: [10.244.0.2] }]
     }
 
     #[test]
+    fn root_a_second_portway_with_another_folder_is_refused_too() {
+        let Some(place) = place() else { return };
+        let running = place.start();
+        running.wait_for("portway is in sync");
+        let elsewhere = place.portway_from("run --run-dir other-run --state-dir other-state");
+        elsewhere.refused(1, &["another portway", "network namespace", "other-run"]);
+    }
+
+    #[test]
     fn root_the_running_portway_answers_as_the_files_do() {
         let Some(place) = place() else { return };
         for example in ["mysql.yaml", "sticky.yaml", "nodes.yaml", "shop.yaml", "dns.yaml"] {

@@ -19,7 +19,7 @@ pub(super) struct Observed {
 impl Observed {
     /// The table, if it is of our layout to the last set, and nothing in it is foreign; another one is replaced whole.
     pub(super) fn of_our_layout(listed: Listed) -> Option<Self> {
-        let is_same_layout = listed.table.comment == Some(table_comment());
+        let is_same_layout = listed.table.comment == Some(table_comment()) && !listed.table.is_dormant;
         let has_set =
             |set: SetId| listed.sets.get(set.name()).is_some_and(|found| found.set == set.definition());
         let has_our_sets = listed.sets.len() == SetId::ALL.len() && SetId::ALL.into_iter().all(has_set);

@@ -68,6 +68,8 @@ pub struct Table {
     pub name: Name,
     /// What it is for. The kernel keeps the comment with which the table was made.
     pub comment: Option<Comment>,
+    /// It was told to sleep: it is there, and no packet passes it.
+    pub is_dormant: bool,
 }
 
 /// A list of rules: entered from the kernel's packet path if it has a hook, else by jump or goto.

@@ -24,6 +24,15 @@ pub enum RunError {
         /// The file that it holds.
         file: PathBuf,
     },
+    /// Another portway, with another folder, writes to the same kernel tables. Trying again helps when it is gone.
+    #[error(
+        "another portway already keeps this network namespace in step, from another `--run-dir` than {}: stop it first",
+        run_dir.display()
+    )]
+    NamespaceBusy {
+        /// Our own folder.
+        run_dir: PathBuf,
+    },
     /// The folder of the lock and of the socket cannot be used.
     #[error("cannot {action} {}: {source}. Repair the folder, or choose another one with `--run-dir`", path.display())]
     RunDir {

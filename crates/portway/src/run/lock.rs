@@ -1,17 +1,21 @@
 //! The folder of a running portway, and the lock in it that keeps a second one away.
 //!
 //! The lock is `flock`, which the kernel gives back when its holder dies, however it dies. The file stays; it holds the number
-//! of the process, for people.
+//! of the process, for people. A second portway with a folder of its own is kept away by a name in the network namespace.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use super::RunError;
 
 /// The name of the file that is locked.
 const LOCK_NAME: &str = "portway.pid";
+/// The name that stands for the network namespace's tables.
+const ABSTRACT_NAME: &str = "portway/kube-proxy";
 
 /// The folder, held for as long as this lives.
 #[derive(Debug)]
@@ -49,6 +53,30 @@ impl RunDir {
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// This network namespace, whose tables have one writer, held for as long as this lives.
+#[derive(Debug)]
+pub(super) struct NamespaceLock {
+    _name: UnixListener,
+}
+
+impl NamespaceLock {
+    /// Takes it. An abstract socket name belongs to the network namespace, and goes with its holder however that dies.
+    pub(super) fn take(run_dir: &Path) -> Result<Self, RunError> {
+        let name = SocketAddr::from_abstract_name(ABSTRACT_NAME);
+        match name.and_then(|name| UnixListener::bind_addr(&name)) {
+            Ok(name) => Ok(Self { _name: name }),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                Err(RunError::NamespaceBusy { run_dir: run_dir.into() })
+            }
+            Err(source) => Err(RunError::RunDir {
+                action: "take the network namespace beside",
+                path: run_dir.into(),
+                source,
+            }),
+        }
     }
 }
 

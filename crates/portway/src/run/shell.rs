@@ -18,7 +18,7 @@ use model::time::Timestamp;
 use super::effect::{Effect, Line};
 use super::event::{Event, Now};
 use super::families::{Families, HostKernel, refused};
-use super::lock::RunDir;
+use super::lock::{NamespaceLock, RunDir};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::{RunError, feeds};
@@ -59,6 +59,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<(), RunErr
     let families = families()?;
     let source = Source::open(&settings.from)?;
     let run_dir = RunDir::take(&settings.run_dir)?;
+    let _namespace = NamespaceLock::take(&settings.run_dir)?;
     let (watch, host) = watch_host(&settings.config.node_name);
     let state = Loop::new(begin(settings, host.clone(), clock.now())?);
     let dataplane = dataplane(&families, settings.mode)?;

@@ -128,14 +128,12 @@ impl Place {
 
     fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
-        command.args(arguments.split_whitespace()).args([
-            "--node-name",
-            "a",
-            "--state-dir",
-            "state",
-            "--run-dir",
-            "run",
-        ]);
+        command.args(arguments.split_whitespace());
+        for (option, value) in [("--node-name", "a"), ("--state-dir", "state"), ("--run-dir", "run")] {
+            if !arguments.contains(option) {
+                command.args([option, value]);
+            }
+        }
         self.prepared(command)
     }
 

@@ -119,7 +119,7 @@ impl Simulated {
     fn listed(&self, family: Family, name: &Name, table: &SimTable) -> Listed {
         let rules = table.chains.values().filter(|chain| !chain.rules.is_empty());
         Listed {
-            table: Table { family, name: name.clone(), comment: table.comment.clone() },
+            table: Table { family, name: name.clone(), comment: table.comment.clone(), is_dormant: false },
             chains: table.chains.iter().map(|(name, chain)| (name.clone(), chain.chain.clone())).collect(),
             rules: rules.map(|chain| (chain.chain.name.clone(), list_rules(family, chain))).collect(),
             sets: table.sets.iter().map(|(name, set)| (name.clone(), list_set(set, self.now))).collect(),
@@ -173,6 +173,7 @@ impl Kernel for Simulated {
             family: *family,
             name: name.clone(),
             comment: table.comment.clone(),
+            is_dormant: false,
         };
         Ok(of_family.map(table).collect())
     }

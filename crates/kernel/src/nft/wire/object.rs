@@ -6,7 +6,9 @@ use crate::nft::object::{Chain, ChainKind, Comment, Family, Hook, HookPoint, Pol
 use crate::nft::rule::Rule;
 
 pub(crate) const TABLE_NAME: u16 = 1;
-const TABLE_FLAGS: u16 = 2;
+pub(crate) const TABLE_FLAGS: u16 = 2;
+/// In the flags of a table: no packet passes it.
+pub(crate) const TABLE_DORMANT: u32 = 1;
 pub(crate) const TABLE_USERDATA: u16 = 6;
 pub(crate) const CHAIN_TABLE: u16 = 1;
 pub(crate) const CHAIN_NAME: u16 = 3;

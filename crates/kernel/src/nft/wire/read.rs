@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::object::{
     CHAIN_HOOK, CHAIN_NAME, CHAIN_POLICY, CHAIN_TABLE, CHAIN_TYPE, CHAIN_USERDATA, HOOK_NUMBER,
-    HOOK_PRIORITY, RULE_CHAIN, RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, RULE_USERDATA, TABLE_NAME,
-    TABLE_USERDATA, chain_type, hook_from,
+    HOOK_PRIORITY, RULE_CHAIN, RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, RULE_USERDATA, TABLE_DORMANT,
+    TABLE_FLAGS, TABLE_NAME, TABLE_USERDATA, chain_type, hook_from,
 };
 use super::set::{
     DATA_TYPE_VERDICT, DESCRIPTION_SIZE, ELEMENT_CATCH_ALL, ELEMENT_DATA, ELEMENT_FLAGS,
@@ -32,11 +32,12 @@ pub(crate) fn open(body: &[u8]) -> Result<(u8, Attributes<'_>)> {
 
 /// Reads a table.
 pub(crate) fn table(family: Family, attributes: Attributes<'_>) -> Result<Table> {
-    let mut table = Table { family, name: "".into(), comment: None };
+    let mut table = Table { family, name: "".into(), comment: None, is_dormant: false };
     for attribute in attributes {
         let attribute = attribute?;
         match attribute.kind {
             TABLE_NAME => table.name = attribute.text().into(),
+            TABLE_FLAGS => table.is_dormant = attribute.u32_be()? & TABLE_DORMANT != 0,
             TABLE_USERDATA => table.comment = userdata::read_comment(attribute.value),
             _ => {}
         }

@@ -30,9 +30,10 @@ fn lists_with(program: &str, namespace: &Namespace, table: &ForwardingTable) -> 
     Ok(true)
 }
 
-/// `nft -c -f` accepts the text. The program of version 1.0.6 aborts while it encodes rules that change an IPv6 map, which
+/// `nft -c -f` accepts the text: the second version all of it. The program of version 1.0.6 aborts while it encodes rules that change an IPv6 map, which
 /// are left out then; the kernel takes them, and the same program lists them.
 pub(crate) fn accepts(namespace: &Namespace, text: &str) -> Result<(), String> {
+    run(SECOND, namespace, &["-c", "-f", "-"], text)?;
     let (v4, v6) = text.split_at(text.find("ip6 kube-proxy").map_or(text.len(), |at| line_start(text, at)));
     for text in [v4, v6] {
         if run(INSTALLED, namespace, &["-c", "-f", "-"], text).is_err() {
