@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dataplane::nftables::{Nftables, Options};
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::nft::{Family, Kernel as _, Listed, Simulated};
+use kernel::nft::{Family, Kernel as _, Listed, Operation, Simulated, Transaction};
 use model::facts::Node;
 use model::time::Timestamp;
 use model::{Config, ForwardingTable, ServicePortId};
@@ -323,6 +323,21 @@ fn news_is_not_kept_waiting_by_old_failures() {
     sim.files(vec![endpoints("web", 9, 2)]);
     sim.pass(ms(1100));
     assert!(sim.status().is_in_sync);
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn what_somebody_else_did_is_put_right_and_said() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(60_000));
+    let repaired = |line: &Line| matches!(line, Line::Repaired { .. });
+    assert!(!sim.lines.iter().any(repaired), "{:?}", sim.lines);
+    let mut foreign = Transaction::new(Family::Ip, "kube-proxy");
+    foreign.push(Operation::FlushSet("endpoints".into()));
+    sim.dataplane.kernel().run(&foreign).unwrap();
+    sim.pass(ms(60_000));
+    assert_eq!(sim.lines.iter().filter(|line| repaired(line)).count(), 1, "{:?}", sim.lines);
     assert_eq!(sim.differences(), [""; 0]);
 }
 

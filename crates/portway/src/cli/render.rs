@@ -15,7 +15,9 @@ use crate::picture::Picture;
 const EXAMPLES: &str = "\
 Examples:
   portway render --mode nftables --from examples
-  portway render --from examples | nft -c -f -          asks nft whether it understands";
+  portway render --from examples | nft -c -f -          asks nft whether it understands
+
+nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
 
 /// `portway render`.
 #[derive(Args, Debug)]

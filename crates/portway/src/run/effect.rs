@@ -75,6 +75,11 @@ pub enum Line {
         /// Whether the kernel was read and compared.
         full: bool,
     },
+    /// A periodic pass found the kernel changed by somebody else, and put it right.
+    Repaired {
+        /// How many operations that took.
+        operations: usize,
+    },
     /// What waited was deleted.
     Settled {
         /// How many operations were written.

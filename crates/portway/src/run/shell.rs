@@ -219,6 +219,10 @@ fn log(line: &Line) {
         Line::Synced { operations, took, full } => {
             tracing::info!(dataplane = %Mode::Nftables, operations, took_ms = took.as_millis(), full, "synced");
         }
+        Line::Repaired { operations } => tracing::warn!(
+            operations,
+            "somebody else changed our tables in the kernel: they are put right; look for another writer of table kube-proxy"
+        ),
         Line::Settled { operations } => tracing::debug!(dataplane = %Mode::Nftables, operations, "settled"),
         Line::Refused { service_port, reason } => tracing::error!(
             service_port,

@@ -236,8 +236,12 @@ impl Loop {
             effects.push(Effect::Log(Line::Refused { service_port: id.to_string(), reason: reason.clone() }));
         }
         self.figures.synced(synced, about, now, took);
-        let line = Line::Synced { operations: synced.operations, took, full: synced.was_full };
-        effects.push(Effect::Log(line));
+        let operations = synced.operations;
+        effects.push(Effect::Log(Line::Synced { operations, took, full: synced.was_full }));
+        // Nothing was new on our side, and still something had to be written.
+        if self.has_told && synced.was_full && about.is_empty() && operations > 0 {
+            effects.push(Effect::Log(Line::Repaired { operations }));
+        }
         if !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
         }
