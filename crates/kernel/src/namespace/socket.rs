@@ -46,6 +46,14 @@ impl RawSocket {
         Ok(Self { socket: fd.into(), local })
     }
 
+    /// The same, but it hears of no errors: it only hears, beside whoever else does, what is delivered to `local`.
+    pub fn overhear(protocol: u8, local: IpAddr) -> io::Result<Self> {
+        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let fd = sys::socket(family, libc::SOCK_RAW, protocol.into())?;
+        sys::bind(fd.as_fd(), SocketAddr::new(local, 0))?;
+        Ok(Self { socket: fd.into(), local })
+    }
+
     /// The address that it is bound to.
     pub fn local(&self) -> IpAddr {
         self.local
@@ -74,6 +82,59 @@ impl RawSocket {
 }
 
 impl AsFd for RawSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sends whole packets of one family, IP header included: their source may be anybody's address.
+#[derive(Debug)]
+pub struct HeaderSocket {
+    socket: UdpSocket,
+}
+
+impl HeaderSocket {
+    /// Opens one in the calling thread's namespace. Needs root.
+    pub fn open(is_ipv4: bool) -> io::Result<Self> {
+        let family = if is_ipv4 { libc::AF_INET } else { libc::AF_INET6 };
+        // Of both families, this protocol means that the header comes from the sender.
+        let fd = sys::socket(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+        Ok(Self { socket: fd.into() })
+    }
+
+    /// Sends one packet; `destination` is the one in its header.
+    pub fn send(&self, packet: &[u8], destination: IpAddr) -> io::Result<()> {
+        self.socket.send_to(packet, SocketAddr::new(destination, 0)).map(drop)
+    }
+}
+
+/// Hears every packet that passes any link of a namespace, of any protocol, for whomever it is.
+#[derive(Debug)]
+pub struct LinkSocket {
+    socket: UdpSocket,
+}
+
+impl LinkSocket {
+    /// Opens one in the calling thread's namespace. Needs root.
+    pub fn open() -> io::Result<Self> {
+        let everything = u16::try_from(libc::ETH_P_ALL).unwrap_or_default().to_be();
+        let fd = sys::socket(libc::AF_PACKET, libc::SOCK_DGRAM, everything.into())?;
+        Ok(Self { socket: fd.into() })
+    }
+
+    /// Takes one packet, beginning with its IP header and waiting up to `limit`; `None` when there is none.
+    pub fn receive(&self, limit: Duration) -> io::Result<Option<Vec<u8>>> {
+        if !wait_readable(&[self.as_fd()], Some(limit))?[0] {
+            return Ok(None);
+        }
+        let mut buffer = vec![0; PACKET_SIZE_MAX];
+        let size = self.socket.recv(&mut buffer)?;
+        buffer.truncate(size);
+        Ok(Some(buffer))
+    }
+}
+
+impl AsFd for LinkSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -23,9 +23,10 @@ use std::process::ExitCode;
 use step::Scenario;
 use tally::Tally;
 
-/// The tests that are no file, but are about all of them: see `nftables/proof.rs` and `nftables/kernel.rs`.
+/// The tests that are no file, but are about all of them: see `proof.rs`, `kernel.rs` and `packets.rs` of `nftables`.
 const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
 const REAL: &str = "needs_root::nftables-on-the-real-kernel";
+const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
 
 fn main() -> io::Result<ExitCode> {
     let wish = Wish::from(std::env::args().skip(1));
@@ -33,7 +34,7 @@ fn main() -> io::Result<ExitCode> {
         scenario_files()?.into_iter().filter(|file| wish.includes(&name(file))).collect();
     let mut out = io::stdout().lock();
     if wish.list {
-        let others = [PROOF, REAL].into_iter().filter(|test| wish.includes(test)).map(str::to_owned);
+        let others = [PROOF, REAL, PACKETS].into_iter().filter(|test| wish.includes(test)).map(str::to_owned);
         for test in files.iter().map(|file| name(file)).chain(others) {
             writeln!(out, "{test}: test")?;
         }
@@ -54,6 +55,9 @@ fn main() -> io::Result<ExitCode> {
     }
     if wish.includes(REAL) {
         tell(REAL, &tally.ask_real(&scenarios()))?;
+    }
+    if wish.includes(PACKETS) {
+        tell(PACKETS, &tally.send_packets(&scenarios()))?;
     }
     write!(out, "\n{failures}")?;
     tally.print(&mut io::stderr())?;

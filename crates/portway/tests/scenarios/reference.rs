@@ -99,7 +99,8 @@ impl World {
     }
 }
 
-fn outcome_of(landings: &[model::Landing]) -> Outcome {
+/// In the words of scenarios.
+pub(crate) fn outcome_of(landings: &[model::Landing]) -> Outcome {
     let whole = landings.iter().map(|l| u32::from(l.slots)).sum();
     let landing = |l: &model::Landing| Landing {
         endpoint: (l.address, l.port),

@@ -2,8 +2,13 @@
 
 use std::io::{self, Write};
 
+use kernel::namespace::Namespace;
+
 use crate::nftables::kernel::{Done, Real};
+use crate::nftables::packets;
 use crate::nftables::proof;
+use crate::nftables::sent::Sent;
+use crate::nftables::stage::Stage;
 use crate::nftables::twin::Twin;
 use crate::run::{self, Outcomes};
 use crate::step::Scenario;
@@ -16,6 +21,8 @@ pub(crate) struct Tally {
     twin: Packets,
     /// What the real kernel was asked, or why it was not.
     real: Option<Result<Done, String>>,
+    /// What was sent through the real kernel, or why nothing was.
+    sent: Option<Result<Sent, String>>,
     /// How many rules and sets were left out, one at a time.
     left_out: Option<usize>,
 }
@@ -63,6 +70,26 @@ impl Tally {
         failures
     }
 
+    /// Sends the packets of all scenarios through the real kernel. Returns all that failed.
+    pub(crate) fn send_packets(&mut self, scenarios: &[Scenario]) -> Vec<String> {
+        if let Err(e) = Namespace::create() {
+            self.sent = Some(Err(format!("a network namespace needs root: {e}")));
+            return Vec::new();
+        }
+        let (mut sent, mut failures) = (Sent::default(), Vec::new());
+        let mut stage = match Stage::new() {
+            Ok(stage) => stage,
+            Err(problem) => return vec![problem],
+        };
+        for scenario in scenarios {
+            let found =
+                packets::send(scenario, &mut stage, &mut sent).unwrap_or_else(|problem| vec![problem]);
+            failures.extend(named("nftables packets on the real kernel", found));
+        }
+        self.sent = Some(Ok(sent));
+        failures
+    }
+
     /// Leaves out every rule and every set in turn. Returns those that nobody missed.
     pub(crate) fn prove(&mut self, scenarios: &[Scenario]) -> Vec<String> {
         let (survivors, tried) = proof::survivors(scenarios);
@@ -83,6 +110,11 @@ impl Tally {
         match &self.real {
             Some(Ok(done)) => print_real(out, *done)?,
             Some(Err(reason)) => writeln!(out, "skipped: nftables on the real kernel: {reason}")?,
+            None => {}
+        }
+        match &self.sent {
+            Some(Ok(sent)) => writeln!(out, "counted: nftables on the real kernel: {sent}")?,
+            Some(Err(reason)) => writeln!(out, "skipped: nftables packets on the real kernel: {reason}")?,
             None => {}
         }
         match self.left_out {

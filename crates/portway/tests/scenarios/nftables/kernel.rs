@@ -1,7 +1,7 @@
 //! nftables on the real kernel, in a network namespace of its own, side by side with the twin.
 //!
 //! Every transaction goes to both, both must say the same, and after each step both must list the same. The `nft` program
-//! must be able to list what is there. Packets are sent in the playground, not here.
+//! must be able to list what is there. Packets are sent in `packets.rs`, not here.
 
 use std::collections::BTreeSet;
 
