@@ -2,8 +2,6 @@
 
 use clap::Args;
 use dataplane::nftables::Nftables;
-use dataplane::{Dataplane as _, Scope, SyncError};
-use model::ForwardingTable;
 
 use super::args::Shared;
 use super::render::{nftables_options, refuse_unoffered};
@@ -12,7 +10,7 @@ use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
-use crate::run::{Families, HostKernel, Rehearsal};
+use crate::run::{Families, HostKernel};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,22 +34,15 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
     let families = Families::probe().map_err(|error| failure(&error))?;
     let kernel = HostKernel::open(&families).map_err(|error| Failure::because(&error))?;
-    let script = rehearse(kernel, picture.table(), args.mode).map_err(|error| Failure::because(&error))?;
-    let said = Said::about(&picture, text(&script));
-    Ok(Said { found_wrong: !script.is_empty(), ..said })
+    let mut dataplane = Nftables::new(kernel, nftables_options(args.mode));
+    let lines = dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
+    let said = Said::about(&picture, text(&lines));
+    Ok(Said { found_wrong: !lines.is_empty(), ..said })
 }
 
-/// What a full sync would write, with the deletions that it would leave for a moment later.
-fn rehearse(kernel: HostKernel, desired: &ForwardingTable, mode: Mode) -> Result<String, SyncError> {
-    let mut dataplane = Nftables::new(Rehearsal::on(kernel), nftables_options(mode));
-    dataplane.sync(desired, Scope::Everything)?;
-    dataplane.settle()?;
-    Ok(dataplane.kernel().script())
-}
-
-fn text(script: &str) -> String {
-    if script.is_empty() {
+fn text(lines: &[String]) -> String {
+    if lines.is_empty() {
         return "No difference: this kernel holds what it should.\n".to_owned();
     }
-    format!("# A sync would write this:\n{script}")
+    format!("# A sync would write this:\n{}\n", lines.join("\n"))
 }
