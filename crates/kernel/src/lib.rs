@@ -5,6 +5,7 @@
 //! | [`netlink`] | sockets, message framing and attributes: the words every kernel subsystem shares |
 //! | [`host`] | this machine's addresses, links and routes, read and watched |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
+//! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`signal`] | the wish that this process ends |
 //!
 //! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test

@@ -28,6 +28,7 @@ const MOST_WITHHELD: usize = 100;
 #[derive(Clone, Debug)]
 pub(super) struct FamilyState {
     pub(super) family: Family,
+    pub(super) options: Options,
     /// Whether the rest is true. If not, the kernel must be read.
     is_known: bool,
     pub(super) ports: BTreeMap<ServicePortId, Arc<ServicePort>>,
@@ -64,9 +65,10 @@ impl From<Error> for Failure {
 }
 
 impl FamilyState {
-    pub(super) fn new(family: Family) -> Self {
+    pub(super) fn new(family: Family, options: Options) -> Self {
         Self {
             family,
+            options,
             is_known: false,
             ports: BTreeMap::new(),
             before: BTreeMap::new(),
@@ -89,7 +91,7 @@ impl FamilyState {
             before.entry(id).or_insert(Some(port));
         }
         let withheld = std::mem::take(&mut self.withheld);
-        *self = Self { before, withheld, ..Self::new(self.family) };
+        *self = Self { before, withheld, ..Self::new(self.family, self.options) };
     }
 
     pub(super) fn is_unsettled(&self) -> bool {
@@ -102,19 +104,18 @@ impl FamilyState {
         kernel: &mut K,
         desired: &ForwardingTable,
         news: News<'_>,
-        options: &Options,
         synced: &mut Synced,
     ) -> Result<(), Error> {
         let mut is_read = !self.is_known || matches!(news, News::AlsoInTheKernel);
         let mut result = match news {
-            News::Of(ids) if self.is_known => self.sync_changed(kernel, desired, ids, options, synced),
+            News::Of(ids) if self.is_known => self.sync_changed(kernel, desired, ids, synced),
             News::Unknown if self.is_known => {
                 let ids = self.outdated(desired);
-                self.sync_changed(kernel, desired, &ids, options, synced)
+                self.sync_changed(kernel, desired, &ids, synced)
             }
             News::Of(_) | News::Unknown | News::AlsoInTheKernel => {
                 self.withheld = Withheld::default();
-                self.sync_everything(kernel, desired, options, synced)
+                self.sync_everything(kernel, desired, synced)
             }
         };
         while let Err(failure) = result {
@@ -125,7 +126,7 @@ impl FamilyState {
                 return Err(*failure.error);
             }
             is_read = true;
-            result = self.sync_everything(kernel, desired, options, synced);
+            result = self.sync_everything(kernel, desired, synced);
         }
         synced.refused.extend(self.withheld.reasons());
         Ok(())
@@ -157,9 +158,9 @@ impl FamilyState {
     }
 
     /// The whole table, for an empty kernel.
-    pub(super) fn whole(&mut self, desired: &ForwardingTable, options: &Options) -> Transaction {
+    pub(super) fn whole(&mut self, desired: &ForwardingTable) -> Transaction {
         let mut transaction = self.empty_table();
-        transaction.extend(self.follow(desired, all_ids(desired), options).operations);
+        transaction.extend(self.follow(desired, all_ids(desired)).operations);
         transaction
     }
 
@@ -168,17 +169,16 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        options: &Options,
     ) -> Result<Transaction, Error> {
         let family = kernel_family(self.family);
         let Some(observed) = kernel.list(family, TABLE)?.and_then(Observed::of_our_layout) else {
-            return Ok(self.whole(desired, options));
+            return Ok(self.whole(desired));
         };
         self.forget();
         observed.teach(desired, &mut self.numbers);
-        self.believe(desired, options);
+        self.believe(desired);
         if !observed.has_hooks_of(&self.chains) {
-            return Ok(self.whole(desired, options));
+            return Ok(self.whole(desired));
         }
         let mut plan = Plan::default();
         observed.compare_chains(&self.chains, family, &mut plan);
@@ -203,13 +203,12 @@ impl FamilyState {
         kernel: &mut K,
         desired: &ForwardingTable,
         ids: &BTreeSet<ServicePortId>,
-        options: &Options,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         for id in ids {
             self.withheld.try_again(id);
         }
-        let transaction = self.follow(desired, ids.iter().cloned(), options);
+        let transaction = self.follow(desired, ids.iter().cloned());
         self.run(kernel, transaction, synced)
     }
 
@@ -217,17 +216,16 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        options: &Options,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         synced.was_full = true;
         let name = kernel_family(self.family);
         let exists = kernel.tables(name)?.iter().any(|table| &*table.name == TABLE);
         if exists {
-            let transaction = self.compare(kernel, desired, options)?;
+            let transaction = self.compare(kernel, desired)?;
             self.run(kernel, transaction, synced)?;
         } else {
-            self.cold_start(kernel, desired, options, synced)?;
+            self.cold_start(kernel, desired, synced)?;
         }
         self.is_known = true;
         Ok(())
@@ -238,15 +236,14 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        options: &Options,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         let mut transaction = self.empty_table();
-        transaction.extend(self.follow(desired, std::iter::empty(), options).operations);
+        transaction.extend(self.follow(desired, std::iter::empty()).operations);
         self.run(kernel, transaction, synced)?;
         let ids: Vec<ServicePortId> = all_ids(desired).collect();
         for chunk in ids.chunks(CHUNK) {
-            let transaction = self.follow(desired, chunk.iter().cloned(), options);
+            let transaction = self.follow(desired, chunk.iter().cloned());
             self.run(kernel, transaction, synced)?;
         }
         Ok(())

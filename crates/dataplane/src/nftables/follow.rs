@@ -8,7 +8,6 @@ use kernel::nft::{Element, Part, Transaction};
 use model::net::IpNet;
 use model::{Family, ForwardingTable, ServicePortId};
 
-use super::Options;
 use super::chains::{self, Ground};
 use super::class::{Class, Door};
 use super::elements;
@@ -22,7 +21,6 @@ impl FamilyState {
         &mut self,
         desired: &ForwardingTable,
         ids: impl Iterator<Item = ServicePortId>,
-        options: &Options,
     ) -> Transaction {
         let mut plan = Plan::default();
         for id in ids {
@@ -31,15 +29,15 @@ impl FamilyState {
         self.follow_bare_addresses(desired);
         self.follow_shared(&mut plan);
         self.follow_networks(desired, &mut plan);
-        self.follow_chains(desired, options, &mut plan);
+        self.follow_chains(desired, &mut plan);
         let mut transaction = self.transaction();
         plan.write(&mut transaction, &mut self.doomed);
         transaction
     }
 
     /// Takes `desired` for what the kernel holds; what differs is found by comparing.
-    pub(super) fn believe(&mut self, desired: &ForwardingTable, options: &Options) {
-        drop(self.follow(desired, all_ids(desired), options));
+    pub(super) fn believe(&mut self, desired: &ForwardingTable) {
+        drop(self.follow(desired, all_ids(desired)));
         self.doomed = Doomed::default();
     }
 
@@ -110,8 +108,8 @@ impl FamilyState {
         (self.left_alone, self.service_networks) = (left_alone, networks);
     }
 
-    fn follow_chains(&mut self, desired: &ForwardingTable, options: &Options, plan: &mut Plan) {
-        let ground = Ground::of(desired.node(), self.family, options);
+    fn follow_chains(&mut self, desired: &ForwardingTable, plan: &mut Plan) {
+        let ground = Ground::of(desired.node(), self.family, &self.options);
         let none = BTreeSet::new();
         let before = self.ground.as_ref().map_or(&none, |ground| &ground.node_addresses);
         exchange(plan, before, &ground.node_addresses, |ip| address(SetId::NodeAddresses, *ip));

@@ -50,7 +50,6 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Nftables<K> {
     kernel: Tracked<K>,
-    options: Options,
     v4: FamilyState,
     v6: FamilyState,
 }
@@ -58,8 +57,8 @@ pub struct Nftables<K> {
 impl<K: Kernel> Nftables<K> {
     /// The mode on `kernel`, of whose contents nothing is known yet.
     pub fn new(kernel: K, options: Options) -> Self {
-        let (v4, v6) = (FamilyState::new(Family::V4), FamilyState::new(Family::V6));
-        Self { kernel: Tracked::new(kernel), options, v4, v6 }
+        let (v4, v6) = (FamilyState::new(Family::V4, options), FamilyState::new(Family::V6, options));
+        Self { kernel: Tracked::new(kernel), v4, v6 }
     }
 
     /// The kernel.
@@ -71,8 +70,8 @@ impl<K: Kernel> Nftables<K> {
     pub fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         let mut found = Vec::new();
         for family in Family::ALL {
-            let mut state = FamilyState::new(family);
-            let mut transaction = state.compare(&mut self.kernel, desired, &self.options)?;
+            let mut state = FamilyState::new(family, self.v4.options);
+            let mut transaction = state.compare(&mut self.kernel, desired)?;
             state.add_deletions(&mut transaction);
             found.extend(transaction.script().lines().map(str::to_owned));
         }
@@ -90,7 +89,7 @@ impl<K: Kernel> Nftables<K> {
             Family::V4 => &mut self.v4,
             Family::V6 => &mut self.v6,
         };
-        state.sync(&mut self.kernel, desired, news, &self.options, synced)
+        state.sync(&mut self.kernel, desired, news, synced)
     }
 
     fn settle_after(&self) -> Option<Duration> {
@@ -156,8 +155,8 @@ fn is_ours(table: &kernel::nft::Table) -> bool {
 pub fn render(desired: &ForwardingTable, options: &Options) -> String {
     let mut text = String::new();
     for family in Family::ALL {
-        let mut state = FamilyState::new(family);
-        text.push_str(&state.whole(desired, options).script());
+        let mut state = FamilyState::new(family, *options);
+        text.push_str(&state.whole(desired).script());
     }
     text
 }
