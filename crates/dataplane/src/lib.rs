@@ -10,7 +10,7 @@ pub mod nftables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::{ForwardingTable, ServicePortId};
+use model::{ForwardingTable, Frontend, ServicePortId};
 
 /// A mode.
 pub trait Dataplane {
@@ -29,8 +29,24 @@ pub trait Dataplane {
 pub enum Scope<'a> {
     /// Everything: the kernel is read and compared.
     Everything,
+    /// The same, while not all that should be there is known yet: what nobody asks for stays.
+    AllThatIsKnown,
     /// These service ports, and what the table says of the node. The kernel is believed to be as the last sync left it.
     Changed(&'a BTreeSet<ServicePortId>),
+}
+
+/// Somebody else may have changed what is ours in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meddled {
+    /// This program did.
+    By {
+        /// Its name.
+        program: String,
+        /// Its process, or the thread of it.
+        process: u32,
+    },
+    /// Perhaps: something happened of which the kernel could not tell us.
+    Unknown,
 }
 
 /// What a sync did.
@@ -42,6 +58,12 @@ pub struct Synced {
     pub was_full: bool,
     /// Come back with [`Dataplane::settle`] after this long.
     pub settle_after: Option<Duration>,
+    /// Frontends of an earlier life that nobody asks for any more: they were found in the kernel, and went.
+    pub left_behind: BTreeSet<Frontend>,
+    /// What of others was replaced by ours, in words.
+    pub replaced: Vec<String>,
+    /// Why nothing was written to a part of the kernel, in words: it waits until all is known.
+    pub waits: Vec<String>,
     /// Service ports that the kernel refused, with its reason. They are as they were before; all others are in force.
     pub refused: BTreeMap<ServicePortId, String>,
 }

@@ -56,6 +56,24 @@ fn root_own_and_foreign_changes_are_heard_and_told_apart() {
 }
 
 #[test]
+fn root_own_changes_need_not_be_heard_at_all() {
+    let Some(mut ours) = common::own_kernel() else { return };
+    let mut monitor = Monitor::of_others(ours.port()).unwrap();
+    let mut foreign = Netlink::open().unwrap();
+    // So much that it would be lost if it were queued.
+    for _ in 0..400 {
+        ours.run(&layout::full(Family::Ip)).unwrap();
+    }
+    assert_eq!(monitor.next(Duration::ZERO).unwrap(), None);
+    let mut change = Transaction::new(Family::Ip, TABLE);
+    change.push(Operation::AddChain(Chain::new("intruder")));
+    foreign.run(&change).unwrap();
+    let events = transaction_events(&mut monitor);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(matches!(events[0], Event::Changed { port, .. } if port == foreign.port()), "{events:?}");
+}
+
+#[test]
 fn root_a_flood_of_notifications_is_told_as_lost() {
     let Some(mut kernel) = common::own_kernel() else { return };
     let mut monitor = Monitor::open().unwrap();

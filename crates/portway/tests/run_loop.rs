@@ -451,7 +451,7 @@ struct Picky {
 impl Dataplane for Picky {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let about: BTreeSet<ServicePortId> = match scope {
-            Scope::Everything => desired.ports().map(|port| port.id().clone()).collect(),
+            Scope::Everything | Scope::AllThatIsKnown => desired.ports().map(|port| port.id().clone()).collect(),
             Scope::Changed(ids) => ids.clone(),
         };
         let bad = about.into_iter().filter(|id| id.service.name() == "bad" && !self.is_kind);

@@ -13,14 +13,12 @@ use super::chains::{Chains, Ground};
 use super::counts::Counts;
 use super::layout::{SetId, TABLE, table_comment};
 use super::numbers::Numbers;
-use super::observed::Observed;
-use super::plan::{Doomed, Plan};
+use super::adopt::Leftovers;
+use super::plan::Doomed;
 use super::withheld::{Culprit, Withheld};
 use super::{News, Options, count_operations, kernel_family};
 use crate::Synced;
 
-/// A cold start writes this many service ports in one transaction: the kernel and we need memory for one chunk only.
-const CHUNK: usize = 1_000;
 /// So many service ports are withheld in one sync at most: each costs a full read, and this many are no accident.
 const MOST_WITHHELD: usize = 100;
 
@@ -30,7 +28,7 @@ pub(super) struct FamilyState {
     pub(super) family: Family,
     pub(super) options: Options,
     /// Whether the rest is true. If not, the kernel must be read.
-    is_known: bool,
+    pub(super) is_known: bool,
     pub(super) ports: BTreeMap<ServicePortId, Arc<ServicePort>>,
     /// How the kernel last took the service ports that were followed since, as far as that is known.
     pub(super) before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
@@ -46,7 +44,7 @@ pub(super) struct FamilyState {
 }
 
 /// Why a transaction was not applied, and which element was to blame, where it was one.
-struct Failure {
+pub(super) struct Failure {
     error: Box<Error>,
     culprit: Option<Culprit>,
 }
@@ -103,7 +101,7 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        news: News<'_>,
+        (news, leftovers): (News<'_>, Leftovers),
         synced: &mut Synced,
     ) -> Result<(), Error> {
         let mut is_read = !self.is_known || matches!(news, News::AlsoInTheKernel);
@@ -115,7 +113,7 @@ impl FamilyState {
             }
             News::Of(_) | News::Unknown | News::AlsoInTheKernel => {
                 self.withheld = Withheld::default();
-                self.sync_everything(kernel, desired, synced)
+                self.sync_everything(kernel, desired, leftovers, synced)
             }
         };
         while let Err(failure) = result {
@@ -126,7 +124,7 @@ impl FamilyState {
                 return Err(*failure.error);
             }
             is_read = true;
-            result = self.sync_everything(kernel, desired, synced);
+            result = self.sync_everything(kernel, desired, leftovers, synced);
         }
         synced.refused.extend(self.withheld.reasons());
         Ok(())
@@ -164,30 +162,6 @@ impl FamilyState {
         transaction
     }
 
-    /// What would have to be written, given what the kernel holds.
-    pub(super) fn compare<K: Kernel>(
-        &mut self,
-        kernel: &mut K,
-        desired: &ForwardingTable,
-    ) -> Result<Transaction, Error> {
-        let family = kernel_family(self.family);
-        let Some(observed) = kernel.list(family, TABLE)?.and_then(Observed::of_our_layout) else {
-            return Ok(self.whole(desired));
-        };
-        self.forget();
-        observed.teach(desired, &mut self.numbers);
-        self.believe(desired);
-        if !observed.has_hooks_of(&self.chains) {
-            return Ok(self.whole(desired));
-        }
-        let mut plan = Plan::default();
-        observed.compare_chains(&self.chains, family, &mut plan);
-        observed.compare_elements(&self.all_elements(), &mut plan);
-        let mut transaction = self.transaction();
-        plan.write(&mut transaction, &mut self.doomed);
-        Ok(transaction)
-    }
-
     /// Service ports that are not as the kernel has them, or that it refused.
     fn outdated(&self, desired: &ForwardingTable) -> BTreeSet<ServicePortId> {
         let is_here =
@@ -212,44 +186,7 @@ impl FamilyState {
         self.run(kernel, transaction, synced)
     }
 
-    fn sync_everything<K: Kernel>(
-        &mut self,
-        kernel: &mut K,
-        desired: &ForwardingTable,
-        synced: &mut Synced,
-    ) -> Result<(), Failure> {
-        synced.was_full = true;
-        let name = kernel_family(self.family);
-        let exists = kernel.tables(name)?.iter().any(|table| &*table.name == TABLE);
-        if exists {
-            let transaction = self.compare(kernel, desired)?;
-            self.run(kernel, transaction, synced)?;
-        } else {
-            self.cold_start(kernel, desired, synced)?;
-        }
-        self.is_known = true;
-        Ok(())
-    }
-
-    /// Into no table at all: an empty one first, then the services in chunks, each of them whole.
-    fn cold_start<K: Kernel>(
-        &mut self,
-        kernel: &mut K,
-        desired: &ForwardingTable,
-        synced: &mut Synced,
-    ) -> Result<(), Failure> {
-        let mut transaction = self.empty_table();
-        transaction.extend(self.follow(desired, std::iter::empty()).operations);
-        self.run(kernel, transaction, synced)?;
-        let ids: Vec<ServicePortId> = all_ids(desired).collect();
-        for chunk in ids.chunks(CHUNK) {
-            let transaction = self.follow(desired, chunk.iter().cloned());
-            self.run(kernel, transaction, synced)?;
-        }
-        Ok(())
-    }
-
-    fn run<K: Kernel>(
+    pub(super) fn run<K: Kernel>(
         &mut self,
         kernel: &mut K,
         transaction: Transaction,
@@ -272,7 +209,7 @@ impl FamilyState {
     }
 
     /// Begins anew with an empty table, whatever was there.
-    fn empty_table(&mut self) -> Transaction {
+    pub(super) fn empty_table(&mut self) -> Transaction {
         self.forget();
         let mut transaction = self.transaction();
         transaction.replace_table(Some(table_comment()));

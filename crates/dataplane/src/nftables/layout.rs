@@ -6,6 +6,8 @@ use kernel::nft::{Comment, Field, Flags, Set};
 
 /// The table's name, in both families. Upstream's is the same, so that taking over from it is one transaction.
 pub(super) const TABLE: &str = "kube-proxy";
+/// The name of a second table of ours, while the first takes the place of somebody else's.
+pub(super) const BESIDE: &str = "kube-proxy-beside";
 /// How our table is known, also by a later version.
 pub(super) const MARK_OF_OURS: &str = "portway layout ";
 /// The number of this layout.

@@ -5,6 +5,7 @@
 //!
 //! Each family is written by itself, so that one broken family does not stop the other.
 
+mod adopt;
 mod chains;
 mod class;
 mod counts;
@@ -12,6 +13,7 @@ mod elements;
 mod family;
 mod follow;
 mod layout;
+mod meddling;
 mod numbers;
 mod observed;
 mod plan;
@@ -21,8 +23,10 @@ mod withheld;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::{Error, Kernel, Transaction};
+pub use meddling::Listener;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
 use tracked::Tracked;
 
@@ -52,13 +56,14 @@ pub struct Nftables<K> {
     kernel: Tracked<K>,
     v4: FamilyState,
     v6: FamilyState,
+    leftovers: Leftovers,
 }
 
 impl<K: Kernel> Nftables<K> {
     /// The mode on `kernel`, of whose contents nothing is known yet.
     pub fn new(kernel: K, options: Options) -> Self {
         let (v4, v6) = (FamilyState::new(Family::V4, options), FamilyState::new(Family::V6, options));
-        Self { kernel: Tracked::new(kernel), v4, v6 }
+        Self { kernel: Tracked::new(kernel), v4, v6, leftovers: Leftovers::Remove }
     }
 
     /// The kernel.
@@ -71,7 +76,7 @@ impl<K: Kernel> Nftables<K> {
         let mut found = Vec::new();
         for family in Family::ALL {
             let mut state = FamilyState::new(family, self.v4.options);
-            let mut transaction = state.compare(&mut self.kernel, desired)?;
+            let mut transaction = state.difference(&mut self.kernel, desired)?;
             state.add_deletions(&mut transaction);
             found.extend(transaction.script().lines().map(str::to_owned));
         }
@@ -89,7 +94,7 @@ impl<K: Kernel> Nftables<K> {
             Family::V4 => &mut self.v4,
             Family::V6 => &mut self.v6,
         };
-        state.sync(&mut self.kernel, desired, news, synced)
+        state.sync(&mut self.kernel, desired, (news, self.leftovers), synced)
     }
 
     fn settle_after(&self) -> Option<Duration> {
@@ -102,13 +107,18 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         let mut synced = Synced::default();
         let news = match scope {
             Scope::Changed(ids) => News::Of(ids),
-            Scope::Everything if self.kernel.is_untouched() => News::Unknown,
-            Scope::Everything => {
-                self.kernel.look();
-                News::AlsoInTheKernel
+            Scope::Everything | Scope::AllThatIsKnown => {
+                let leftovers = Leftovers::of(scope);
+                let is_same = std::mem::replace(&mut self.leftovers, leftovers) == leftovers;
+                if is_same && self.kernel.is_untouched() {
+                    News::Unknown
+                } else {
+                    self.kernel.look();
+                    News::AlsoInTheKernel
+                }
             }
         };
-        synced.was_full = matches!(scope, Scope::Everything);
+        synced.was_full = !matches!(scope, Scope::Changed(_));
         let v4 = self.sync_family(Family::V4, desired, news, &mut synced);
         let v6 = self.sync_family(Family::V6, desired, news, &mut synced);
         v4.and(v6)?;

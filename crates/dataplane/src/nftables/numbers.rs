@@ -81,6 +81,11 @@ impl Numbers {
         self.services.get(id).is_some_and(|sticky| sticky.number == number)
     }
 
+    /// A kernel's map says that somebody has this number of whom nothing is known yet. Nobody else gets it.
+    pub(super) fn reserve(&mut self, number: u32) {
+        self.used.insert(number);
+    }
+
     /// A kernel's map says that this endpoint of a sticky service port has this number.
     pub(super) fn adopt_endpoint(&mut self, id: &ServicePortId, endpoint: (IpAddr, u16), number: u32) {
         let Some(sticky) = self.services.get_mut(id) else { return };

@@ -1,14 +1,19 @@
 //! What the kernel holds, compared with what it should hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
 use model::{ForwardingTable, Frontend, Protocol};
 
+use super::adopt::Leftovers;
 use super::chains::Chains;
 use super::layout::{SetId, sticky, table_comment};
 use super::numbers::Numbers;
-use super::plan::{ElementKey, Plan, key_of};
+use super::plan::{ElementKey, Plan, key_of, overlap};
+
+/// The table of somebody else, or of another version of ours, with the comment that it carries.
+#[derive(Debug)]
+pub(super) struct Stranger(pub(super) Option<String>);
 
 /// A listed table of our layout.
 #[derive(Debug)]
@@ -17,13 +22,17 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// The table, if it is of our layout to the last set, and nothing in it is foreign; another one is replaced whole.
-    pub(super) fn of_our_layout(listed: Listed) -> Option<Self> {
-        let is_same_layout = listed.table.comment == Some(table_comment()) && !listed.table.is_dormant;
+    /// The table, if it is of our layout to the last set, and nothing in it is foreign; else whose it seems to be. Another
+    /// one is replaced whole.
+    pub(super) fn of_our_layout(listed: Listed) -> Result<Self, Stranger> {
         let has_set =
             |set: SetId| listed.sets.get(set.name()).is_some_and(|found| found.set == set.definition());
         let has_our_sets = listed.sets.len() == SetId::ALL.len() && SetId::ALL.into_iter().all(has_set);
-        (is_same_layout && has_our_sets && listed.unknown.is_empty()).then_some(Self { listed })
+        let is_ours = listed.table.comment == Some(table_comment()) && !listed.table.is_dormant;
+        if is_ours && has_our_sets && listed.unknown.is_empty() {
+            return Ok(Self { listed });
+        }
+        Err(Stranger(listed.table.comment.map(|comment| comment.as_str().to_owned())))
     }
 
     /// Are the chains that are there entered where they should be? The kernel changes a hook in no other way than by
@@ -38,10 +47,15 @@ impl Observed {
     }
 
     /// Tells `numbers` who has which number already, so that clients stay with their endpoints across a restart.
-    pub(super) fn teach(&self, desired: &ForwardingTable, numbers: &mut Numbers) {
+    pub(super) fn teach(&self, desired: &ForwardingTable, leftovers: Leftovers, numbers: &mut Numbers) {
         let mut owners = BTreeMap::new();
         for (frontend, number) in self.sticky_frontends() {
-            let Some((port, _)) = desired.route(&frontend) else { continue };
+            let Some((port, _)) = desired.route(&frontend) else {
+                if leftovers == Leftovers::Keep {
+                    numbers.reserve(number);
+                }
+                continue;
+            };
             if port.affinity_seconds.is_some() && numbers.adopt_service(port.id(), number) {
                 owners.insert(number, port.id().clone());
             }
@@ -80,7 +94,8 @@ impl Observed {
     }
 
     /// Puts into `plan` what must change so that the chains are `desired`.
-    pub(super) fn compare_chains(&self, desired: &Chains, family: Family, plan: &mut Plan) {
+    pub(super) fn compare_chains(&self, desired: &Chains, leftovers: Leftovers, plan: &mut Plan) {
+        let family = self.listed.table.family;
         for (name, (chain, rules)) in desired {
             match self.listed.chains.get(name) {
                 None => plan.new_chain(chain, rules),
@@ -89,7 +104,9 @@ impl Observed {
             }
         }
         for name in self.listed.chains.keys().filter(|name| !desired.contains_key(*name)) {
-            plan.gone_chain(name);
+            if leftovers == Leftovers::Remove {
+                plan.gone_chain(name);
+            }
         }
     }
 
@@ -99,19 +116,33 @@ impl Observed {
     }
 
     /// Puts into `plan` what must change so that the elements are `desired`.
-    pub(super) fn compare_elements(&self, desired: &BTreeMap<ElementKey, Element>, plan: &mut Plan) {
+    pub(super) fn compare_elements(
+        &self,
+        desired: &BTreeMap<ElementKey, Element>,
+        leftovers: Leftovers,
+        plan: &mut Plan,
+    ) {
+        let mut found = BTreeSet::new();
         for (set, element) in self.own_elements() {
-            if desired.get(&key_of(set, element)) != Some(element) {
+            let key = key_of(set, element);
+            let wanted = desired.get(&key);
+            if wanted != Some(element) && (wanted.is_some() || must_go(set, element, desired, leftovers)) {
                 plan.is_there(set, element.clone());
             }
+            found.insert(key);
         }
-        let found: std::collections::BTreeSet<ElementKey> =
-            self.own_elements().map(|(set, element)| key_of(set, element)).collect();
         for (key, element) in desired {
             if !found.contains(key) || self.differs(key, element) {
                 plan.must_be_there(key.0, element.clone());
             }
         }
+    }
+
+    /// The frontends that are there and that nobody asks for.
+    pub(super) fn left_behind(&self, desired: &ForwardingTable) -> impl Iterator<Item = Frontend> {
+        let sets = [SetId::Frontends, SetId::NodePorts].into_iter().flat_map(|set| self.elements(set));
+        let found = sets.filter_map(|element| frontend(element, self.listed.table.family));
+        found.filter(|frontend| desired.route(frontend).is_none())
     }
 
     fn differs(&self, key: &ElementKey, element: &Element) -> bool {
@@ -123,6 +154,18 @@ impl Observed {
         let sets = SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets());
         sets.flat_map(|set| self.elements(set).iter().map(move |element| (set, element)))
     }
+}
+
+/// Must an element go that nobody asks for? The kernel takes no two ranges that overlap, so one that is in the way goes in
+/// any case.
+fn must_go(
+    set: SetId,
+    element: &Element,
+    desired: &BTreeMap<ElementKey, Element>,
+    leftovers: Leftovers,
+) -> bool {
+    let of_set = || desired.iter().filter(|(key, _)| key.0 == set).map(|(_, element)| element);
+    leftovers == Leftovers::Remove || element.end.is_some() && of_set().any(|new| overlap(element, new))
 }
 
 fn priority(element: &Element) -> Option<u32> {

@@ -177,7 +177,7 @@ impl Plan {
 }
 
 /// Do two ranges share a key?
-fn overlap(one: &Element, other: &Element) -> bool {
+pub(super) fn overlap(one: &Element, other: &Element) -> bool {
     let (Some(one_end), Some(other_end)) = (&one.end, &other.end) else { return false };
     let lows = one.key.values().zip(other.key.values());
     let highs = one_end.values().zip(other_end.values());

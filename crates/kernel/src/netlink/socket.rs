@@ -70,6 +70,11 @@ impl Socket {
         sys::join(&self.fd, group)
     }
 
+    /// Hears nothing more of what is caused by the socket of this port.
+    pub fn ignore(&self, port: u32) -> Result<()> {
+        sys::ignore(&self.fd, port)
+    }
+
     /// Makes room for this many bytes of answers that wait to be read.
     pub fn set_receive_buffer(&self, bytes: usize) -> Result<()> {
         sys::set_buffer(&self.fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)

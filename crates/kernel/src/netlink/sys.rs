@@ -64,6 +64,40 @@ pub(super) fn join(fd: &OwnedFd, group: u32) -> Result<()> {
     set_option(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group.cast_signed())
 }
 
+/// Drops, before they are queued, the datagrams whose first message was caused by the socket of this port.
+#[expect(unsafe_code, reason = "setsockopt(2) takes a raw pointer to a program")]
+#[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
+pub(super) fn ignore(fd: &OwnedFd, port: u32) -> Result<()> {
+    const SIZE: libc::socklen_t = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    /// Where the port stands in a netlink header.
+    const PORT_AT: u32 = 12;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // Such programs read words as big-endian; the header has them in the machine's order.
+    let port = u32::from_be_bytes(port.to_ne_bytes());
+    let mut steps = [
+        step(LOAD_WORD, 0, 0, PORT_AT),
+        step(JUMP_IF_EQUAL, 0, 1, port),
+        step(RETURN, 0, 0, 0),
+        step(RETURN, 0, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
+    let pointer: *const libc::sock_fprog = &raw const program;
+    // SAFETY: `pointer` is valid for reads of SIZE bytes, and so are the steps that it names, during the call.
+    let set = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            pointer.cast(),
+            SIZE,
+        )
+    };
+    check("filter a netlink socket", set as isize).map(drop)
+}
+
 /// Asks for a send or receive buffer. The forced form passes the system's limit but needs privilege.
 pub(super) fn set_buffer(fd: &OwnedFd, forced: libc::c_int, plain: libc::c_int, bytes: usize) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);

@@ -18,7 +18,7 @@ const TABLE: u16 = 1;
 const GENERATION_ID: u16 = 1;
 const GENERATION_THREAD: u16 = 2;
 const GENERATION_NAME: u16 = 3;
-/// A cold start of ours comes back as tens of megabytes of notifications; losing some is no harm.
+/// Others may write tens of megabytes at once; losing some notifications leads to one look at everything.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Something that happened in `nf_tables`.
@@ -73,7 +73,18 @@ pub struct Monitor {
 impl Monitor {
     /// Subscribes, in this thread's network namespace.
     pub fn open() -> Result<Self> {
+        Self::on(Socket::open(Protocol::Netfilter)?)
+    }
+
+    /// Subscribes to what all do but the connection of this port ([`super::Netlink::port`]): the kernel leaves that out, so
+    /// that not even a cold start of ours wakes anybody up.
+    pub fn of_others(port: u32) -> Result<Self> {
         let socket = Socket::open(Protocol::Netfilter)?;
+        socket.ignore(port)?;
+        Self::on(socket)
+    }
+
+    fn on(socket: Socket) -> Result<Self> {
         socket.set_receive_buffer(RECEIVE_BUFFER)?;
         socket.join(GROUP_NFTABLES)?;
         Ok(Self { socket, heard: VecDeque::new() })
