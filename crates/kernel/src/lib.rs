@@ -6,6 +6,7 @@
 //! | [`host`] | this machine's addresses, links and routes, read and watched |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
+//! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends |
 //!
 //! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test
@@ -23,4 +24,5 @@ pub mod host;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+pub mod peer;
 pub mod signal;

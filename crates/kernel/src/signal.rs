@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use libc::c_int;
 
@@ -32,6 +33,28 @@ impl Termination {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Termination {
+    /// The same, for so long at most; `None` if nothing was heard.
+    pub fn wait_at_most(&self, limit: Duration) -> io::Result<Option<&'static str>> {
+        if is_readable(&self.fd, limit)? { self.wait().map(Some) } else { Ok(None) }
+    }
+}
+
+/// Whether there is something to read within this time.
+#[expect(unsafe_code, reason = "poll(2) takes a raw array")]
+fn is_readable(fd: &OwnedFd, limit: Duration) -> io::Result<bool> {
+    let milliseconds = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the array is the one `polled`, which lives during the call.
+    match unsafe { libc::poll(&raw mut polled, 1, milliseconds) } {
+        0.. => Ok(polled.revents != 0),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
     }
 }
 
@@ -95,6 +118,7 @@ mod tests {
             // SAFETY: raise takes a plain number; the signal is blocked in this thread, to which alone it goes.
             assert_eq!(unsafe { libc::raise(signal) }, 0);
             assert_eq!(termination.wait().unwrap(), name);
+            assert_eq!(termination.wait_at_most(Duration::ZERO).unwrap(), None);
         }
     }
 }

@@ -78,6 +78,25 @@ pub fn stale_flows(delta: &Delta, table: &ForwardingTable, default: NodePortAddr
     stale
 }
 
+/// The flows to these frontends, which an earlier process left in the kernel and which nobody asks for any more. Those that
+/// somebody does ask for are left out.
+pub fn flows_to(
+    frontends: &BTreeSet<Frontend>,
+    table: &ForwardingTable,
+    default: NodePortAddress,
+) -> BTreeSet<StaleFlows> {
+    let is_stale =
+        |frontend: &&Frontend| frontend.protocol() != Protocol::Tcp && table.route(frontend).is_none();
+    let at = |frontend: &Frontend| {
+        let addresses = addresses(frontend, &Delta::default(), table, default);
+        let (protocol, port) = (frontend.protocol(), frontend.port());
+        let stale =
+            move |ip| StaleFlows { protocol, destination: (ip, port), still_served_by: BTreeSet::new() };
+        addresses.into_iter().map(stale)
+    };
+    frontends.iter().filter(is_stale).flat_map(at).collect()
+}
+
 /// Did an endpoint go, or did the first ones come?
 fn serves_less_or_first(before: Option<&ServicePort>, after: Option<&ServicePort>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return true };

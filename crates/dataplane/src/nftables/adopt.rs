@@ -62,7 +62,9 @@ impl FamilyState {
                 None => self.replace(kernel, desired, synced)?,
             },
             Some(Err(stranger)) if leftovers == Leftovers::Keep => {
-                synced.waits.push(format!("table {family} {TABLE} {stranger} stays until all sources are read"));
+                synced
+                    .waits
+                    .push(format!("table {family} {TABLE} {stranger} stays until all sources are read"));
                 return Ok(());
             }
             Some(Err(stranger)) => {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use kernel::nft::{Error, Kernel, Name, Operation, Transaction};
 use model::{Family, ForwardingTable, ServicePort, ServicePortId};
 
+use super::adopt::Leftovers;
 use super::chains::{Chains, Ground};
 use super::counts::Counts;
 use super::layout::{SetId, TABLE, table_comment};
 use super::numbers::Numbers;
-use super::adopt::Leftovers;
 use super::plan::Doomed;
 use super::withheld::{Culprit, Withheld};
 use super::{News, Options, count_operations, kernel_family};

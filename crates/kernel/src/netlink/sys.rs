@@ -87,13 +87,7 @@ pub(super) fn ignore(fd: &OwnedFd, port: u32) -> Result<()> {
     let pointer: *const libc::sock_fprog = &raw const program;
     // SAFETY: `pointer` is valid for reads of SIZE bytes, and so are the steps that it names, during the call.
     let set = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            pointer.cast(),
-            SIZE,
-        )
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer.cast(), SIZE)
     };
     check("filter a netlink socket", set as isize).map(drop)
 }

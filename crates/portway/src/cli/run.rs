@@ -1,5 +1,8 @@
 //! `portway run`: makes this kernel serve the Services, until the process is asked to end.
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,12 +14,13 @@ use super::said::{Failure, Said};
 use super::values::{Sentence, Words};
 use super::view::refusal;
 use crate::modes::Mode;
-use crate::run::{self, PaceOptions, RunError, Settings};
+use crate::run::{self, Arrival, End, PaceOptions, RunError, Settings, Successor};
 
 const EXAMPLES: &str = "\
 Examples:
   portway run --mode nftables --from /etc/portway
   portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
+  portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
 
 Needs root, or CAP_NET_ADMIN. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
 upgraded. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
@@ -37,6 +41,24 @@ pub(super) struct RunArgs {
     /// How often everything is compared with the kernel; less often where comparing takes seconds
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     sync_period: Duration,
+
+    /// Go on in the place of the portway that runs here, which then stands by until it is told to end
+    #[arg(long, conflicts_with = "stand_by")]
+    take_over: bool,
+
+    /// Wait until no other portway runs here
+    #[arg(long)]
+    stand_by: bool,
+}
+
+impl RunArgs {
+    fn arrival(&self) -> Arrival {
+        match (self.take_over, self.stand_by) {
+            (true, _) => Arrival::TakeOver,
+            (false, true) => Arrival::StandBy,
+            (false, false) => Arrival::Refuse,
+        }
+    }
 }
 
 /// Runs `portway run`.
@@ -52,9 +74,24 @@ pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Sa
             min_sync_period: args.min_sync_period,
             sync_period: args.sync_period.max(SHORTEST),
         },
+        arrival: args.arrival(),
     };
-    run::run(&settings, &mut |line| output.say(line)).map_err(|error| failure(&error))?;
-    Ok(Said::default())
+    match run::run(&settings, &mut |line| output.say(line)).map_err(|error| failure(&error))? {
+        End::Stopped => Ok(Said::default()),
+        End::HandedOver(successor) => Err(stand_by(successor)),
+    }
+}
+
+/// Becomes a fresh process that holds nothing and waits. All that is open here is closed by that, and so the successor learns
+/// that it can go on. Returns only if that did not work.
+fn stand_by(successor: Successor) -> Failure {
+    let is_other = |argument: &OsString| argument != "--take-over" && argument != "--stand-by";
+    let arguments = std::env::args_os().skip(1).filter(is_other);
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    let program = program.unwrap_or_else(|| "/proc/self/exe".into());
+    let error = Command::new(program).args(arguments).arg("--stand-by").exec();
+    drop(successor);
+    Failure::refused(format!("this portway has handed over, but cannot stand by: {error}; it ends"))
 }
 
 /// Comparing everything without a pause would do nothing else.

@@ -9,7 +9,7 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
-use crate::run::Status;
+use crate::run::{DriftStatus, Status};
 use crate::socket;
 
 const EXAMPLES: &str = "\
@@ -47,14 +47,26 @@ fn show(status: &Status) -> String {
         ("Node", status.node.clone()),
         ("Process", format!("{} (portway {})", status.pid, status.version)),
         ("Since", format!("{} ({})", status.since, ago(status.uptime_seconds))),
-        ("In sync", if status.is_in_sync { "yes" } else { "no" }.to_owned()),
+        ("In sync", in_sync(status)),
+        ("Picture", picture(status)),
         ("Last sync", last_sync(status)),
         ("Syncs", format!("{}, {} of them full", status.syncs, status.full_syncs)),
         ("Operations", status.operations.to_string()),
         ("Failures", failures(status)),
+        ("Drift", drift(&status.drift)),
+        ("Flows", format!("{} forgotten that led nowhere", status.beside.flows_forgotten)),
         ("Services", format!("{}, with {} service ports", status.services, status.service_ports)),
         ("Reports", reports(status)),
     ];
+    let beside = &status.beside;
+    lines.extend(beside.took_over.iter().map(|what| ("Took over", printable(what))));
+    lines.extend(beside.stays.iter().map(|what| ("Stays", printable(what))));
+    lines.extend(
+        beside
+            .failing
+            .iter()
+            .map(|(doing, reason)| ("Failing", printable(&format!("cannot {doing}: {reason}")))),
+    );
     lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
     lines.extend(
         status.refused.iter().map(|(port, reason)| ("Refused", printable(&format!("{port}: {reason}")))),
@@ -63,6 +75,46 @@ fn show(status: &Status) -> String {
     for (label, value) in lines {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{:<12}{value}", format!("{label}:"));
+    }
+    text
+}
+
+fn in_sync(status: &Status) -> String {
+    match (&status.pending.because, status.is_in_sync) {
+        (None, true) => "yes".to_owned(),
+        (None, false) => "no".to_owned(),
+        (Some(because), _) => {
+            format!("no, {} service ports are pending: {because}", status.pending.service_ports)
+        }
+    }
+}
+
+fn picture(status: &Status) -> String {
+    let age =
+        status.picture_age_seconds.map_or_else(|| "none yet".to_owned(), |age| format!("of {}", ago(age)));
+    let leftovers = if status.keeps_leftovers {
+        "; not all files can be read, so what is in the kernel and nobody asks for stays there"
+    } else {
+        ""
+    };
+    format!("{age}{leftovers}")
+}
+
+fn drift(drift: &DriftStatus) -> String {
+    let mut text = match &drift.last {
+        None => "none".to_owned(),
+        Some(last) => format!(
+            "{} repairs, {} operations; the last one {}, after {}",
+            drift.repairs,
+            drift.operations,
+            ago(last.seconds_ago),
+            printable(last.by.as_deref().unwrap_or("an unknown writer"))
+        ),
+    };
+    if !drift.fighting.is_empty() {
+        let names = printable(&drift.fighting.join(", "));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; {names} comes back again and again and is repaired every 10 s at most");
     }
     text
 }

@@ -91,6 +91,8 @@ pub struct Source {
     watch: Option<Watch>,
     /// Something may have changed that no watch has heard.
     is_due: bool,
+    /// A folder could not be read at the last look, and nothing was ever read from it.
+    misses_folder: bool,
 }
 
 /// What is known about a file.
@@ -121,6 +123,7 @@ impl Source {
             hasher: RandomState::new(),
             watch: None,
             is_due: false,
+            misses_folder: false,
         })
     }
 
@@ -131,7 +134,15 @@ impl Source {
         self.forget_all_but(&tree);
         self.read_all(&tree);
         let changes = self.claims.changes();
+        self.misses_folder = tree.unknown.iter().any(|(folder, _)| !self.claims.holds_below(folder));
         (changes, self.problems(tree))
+    }
+
+    /// Was something read from every file and folder, now or earlier? If not, objects may be missing of which nothing is
+    /// known.
+    pub fn is_complete(&self) -> bool {
+        let is_missing = |(file, known): (&Arc<Path>, &Known)| known.is_refused && !self.claims.holds(file);
+        !self.misses_folder && !self.files.iter().any(is_missing)
     }
 
     /// Why there is nothing to show at all: every path of `--from` was refused. `problems` are those that the last

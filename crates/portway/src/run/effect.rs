@@ -6,7 +6,9 @@ use std::time::Duration;
 use dataplane::Scope;
 use model::ServicePortId;
 
+use super::errands::Errand;
 use super::event::Reply;
+use super::handover::Successor;
 use super::status::Status;
 use crate::picture::Snapshot;
 
@@ -17,6 +19,8 @@ pub enum Effect {
     Sync(Work),
     /// Delete what waited; then tell [`super::Event::Settled`].
     Settle,
+    /// Do this beside the rules; then tell [`super::Event::Ran`].
+    Run(Errand),
     /// Come back with [`super::Event::Tick`] at this time since the start, unless something happens before. It takes the
     /// place of any earlier wish.
     WakeAt(Duration),
@@ -28,6 +32,8 @@ pub enum Effect {
     Log(Line),
     /// End, and leave the rules in place.
     Exit,
+    /// Give way to another portway, and stand by.
+    HandOver(Successor),
     /// End as a failure, so that whoever started us starts us anew; the rules stay in place.
     Fail {
         /// What is no longer heard of.
@@ -40,6 +46,8 @@ pub enum Effect {
 pub enum Work {
     /// Read the kernel and compare everything.
     Everything,
+    /// The same, but what nobody asks for stays: not all of the source could be read yet.
+    AllThatIsKnown,
     /// Follow these service ports, and what the table says of the node.
     Changed(BTreeSet<ServicePortId>),
 }
@@ -49,6 +57,7 @@ impl Work {
     pub fn scope(&self) -> Scope<'_> {
         match self {
             Work::Everything => Scope::Everything,
+            Work::AllThatIsKnown => Scope::AllThatIsKnown,
             Work::Changed(ids) => Scope::Changed(ids),
         }
     }
@@ -75,10 +84,44 @@ pub enum Line {
         /// Whether the kernel was read and compared.
         full: bool,
     },
-    /// A periodic pass found the kernel changed by somebody else, and put it right.
+    /// Somebody else had changed our tables, and they were put right.
     Repaired {
         /// How many operations that took.
         operations: usize,
+        /// Who it was, where the kernel told.
+        by: Option<String>,
+    },
+    /// A program comes back again and again.
+    War {
+        /// Its name.
+        program: String,
+    },
+    /// Ours took the place of this table.
+    Replaced(String),
+    /// This waits until all of the source can be read.
+    Waits(String),
+    /// Flows were forgotten that led nowhere.
+    Forgot {
+        /// How many.
+        flows: u64,
+    },
+    /// These rules of upstream's kube-proxy were removed, ours being in place.
+    TookOver(String),
+    /// These rules of another program are in place and should not be.
+    Stays(String),
+    /// Something beside the rules could not be done.
+    ErrandFailed {
+        /// What.
+        doing: &'static str,
+        /// Why.
+        reason: String,
+        /// When it is tried again.
+        retry_in: Duration,
+    },
+    /// Another portway goes on in our place.
+    HandingOver {
+        /// Its process.
+        process: u32,
     },
     /// What waited was deleted.
     Settled {

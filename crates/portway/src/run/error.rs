@@ -15,8 +15,9 @@ pub enum RunError {
     Kernel(String),
     /// Another portway runs on this node.
     #[error(
-        "another portway runs on this node (process {pid}, which holds {}): stop it first, or give this one a \
-         folder of its own with `--run-dir` if it lives in another network namespace", file.display()
+        "another portway runs on this node (process {pid}, which holds {}): stop it first, go on in its place with \
+         `--take-over`, wait for its end with `--stand-by`, or give this one a folder of its own with `--run-dir` if it \
+         lives in another network namespace", file.display()
     )]
     Busy {
         /// Its process.
@@ -26,12 +27,21 @@ pub enum RunError {
     },
     /// Another portway, with another folder, writes to the same kernel tables. Trying again helps when it is gone.
     #[error(
-        "another portway already keeps this network namespace in step, from another `--run-dir` than {}: stop it first",
+        "another portway already keeps this network namespace in step, from another `--run-dir` than {}: stop it first, go \
+         on in its place with `--take-over`, or wait for its end with `--stand-by`",
         run_dir.display()
     )]
     NamespaceBusy {
         /// Our own folder.
         run_dir: PathBuf,
+    },
+    /// The other portway was asked to give way and did not. Its rules, and it, are as they were.
+    #[error(
+        "the portway on this node was asked to hand over and did not: {reason}. It goes on; stop it, then start this one"
+    )]
+    NotHandedOver {
+        /// What went wrong.
+        reason: String,
     },
     /// The folder of the lock and of the socket cannot be used.
     #[error("cannot {action} {}: {source}. Repair the folder, or choose another one with `--run-dir`", path.display())]

@@ -3,10 +3,12 @@
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use dataplane::{SyncError, Synced};
+use dataplane::{Meddled, SyncError, Synced};
 use model::time::Timestamp;
 
 use super::effect::Answer;
+use super::errands::{Done, ErrandKind};
+use super::handover::Successor;
 use crate::host::HostFacts;
 use crate::objects::{Change, Problem};
 
@@ -19,9 +21,13 @@ pub enum Event {
         changes: Vec<Change>,
         /// All problems in force now.
         problems: Vec<Problem>,
+        /// Of every file something is in force: its content, or its last good one. If not, objects may be missing.
+        is_complete: bool,
     },
     /// These are the addresses of this host now.
     AddressesChanged(HostFacts),
+    /// Somebody else wrote to our tables, or may have.
+    Meddled(Meddled),
     /// The time that was asked for has come.
     Tick,
     /// Somebody wants to know something.
@@ -40,6 +46,15 @@ pub enum Event {
         /// How long they took.
         took: Duration,
     },
+    /// The errand that was asked for has ended.
+    Ran {
+        /// Which one.
+        errand: ErrandKind,
+        /// What it came to, or why it did not.
+        result: Result<Done, String>,
+    },
+    /// Another portway wants to go on in our place.
+    HandOver(Successor),
     /// The process is asked to end, by this signal.
     Stop(&'static str),
     /// The thread that told of these things is gone. That is a mistake in this program.

@@ -69,6 +69,11 @@ impl HostKernel {
         Ok(Self { real: Netlink::open()?, instead_of_v6 })
     }
 
+    /// The number by which notifications name what is written through this.
+    pub fn port(&self) -> u32 {
+        self.real.port()
+    }
+
     fn of(&mut self, family: Family) -> &mut dyn Kernel {
         match (&mut self.instead_of_v6, family) {
             (Some(twin), Family::Ip6) => twin,

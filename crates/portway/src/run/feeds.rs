@@ -9,11 +9,15 @@ use std::sync::mpsc::{SyncSender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dataplane::Meddled;
+use dataplane::nftables::Listener;
 use kernel::host::Watch;
+use kernel::nft::Monitor;
 use kernel::signal::Termination;
 
 use super::effect::Answer;
 use super::event::{Event, Question, Reply};
+use super::handover::Door;
 use crate::host::HostFacts;
 use crate::manifests::{Source, SourceError};
 use crate::socket::Server;
@@ -65,7 +69,8 @@ pub(super) fn files(mut source: Source, events: Events) -> io::Result<JoinHandle
                 Err(error) => listen_again(&mut source, &error),
             }
             let (changes, problems) = source.changes();
-            if events.send(Event::FilesChanged { changes, problems }).is_err() {
+            let is_complete = source.is_complete();
+            if events.send(Event::FilesChanged { changes, problems, is_complete }).is_err() {
                 return;
             }
         }
@@ -115,6 +120,38 @@ fn outlast_group(watch: &mut Watch) {
             return;
         }
     }
+}
+
+/// Tells of others who write to our tables.
+pub(super) fn meddling(mut monitor: Monitor, events: Events) -> io::Result<JoinHandle<()>> {
+    start("other writers", &events.clone(), move || {
+        let mut listener = Listener::default();
+        loop {
+            let heard = match monitor.next(PATIENCE) {
+                Ok(Some(event)) => listener.hear(event),
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::warn!(%error, "others who write to our tables cannot be heard: comparing instead");
+                    thread::sleep(PATIENCE);
+                    Some(Meddled::Unknown)
+                }
+            };
+            if heard.is_some_and(|meddled| events.send(Event::Meddled(meddled)).is_err()) {
+                return;
+            }
+        }
+    })
+}
+
+/// Tells of another portway that wants to go on in our place.
+pub(super) fn successors(door: Door, events: Events) -> io::Result<JoinHandle<()>> {
+    start("successors", &events.clone(), move || {
+        while let Some(successor) = door.wait() {
+            if events.send(Event::HandOver(successor)).is_err() {
+                return;
+            }
+        }
+    })
 }
 
 /// Tells of the wish that the process ends.

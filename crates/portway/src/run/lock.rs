@@ -7,7 +7,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::RunError;
@@ -59,15 +59,14 @@ impl RunDir {
 /// This network namespace, whose tables have one writer, held for as long as this lives.
 #[derive(Debug)]
 pub(super) struct NamespaceLock {
-    _name: UnixListener,
+    name: UnixListener,
 }
 
 impl NamespaceLock {
     /// Takes it. An abstract socket name belongs to the network namespace, and goes with its holder however that dies.
     pub(super) fn take(run_dir: &Path) -> Result<Self, RunError> {
-        let name = SocketAddr::from_abstract_name(ABSTRACT_NAME);
-        match name.and_then(|name| UnixListener::bind_addr(&name)) {
-            Ok(name) => Ok(Self { _name: name }),
+        match name().and_then(|name| UnixListener::bind_addr(&name)) {
+            Ok(name) => Ok(Self { name }),
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                 Err(RunError::NamespaceBusy { run_dir: run_dir.into() })
             }
@@ -78,6 +77,24 @@ impl NamespaceLock {
             }),
         }
     }
+
+    /// The listener at which another portway can ask for our place.
+    pub(super) fn listener(&self) -> io::Result<UnixListener> {
+        self.name.try_clone()
+    }
+
+    /// A connection to whoever holds this network namespace; `None` if nobody does.
+    pub(super) fn call() -> io::Result<Option<UnixStream>> {
+        match name().and_then(|name| UnixStream::connect_addr(&name)) {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn name() -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(ABSTRACT_NAME)
 }
 
 fn open(file: &Path) -> io::Result<File> {

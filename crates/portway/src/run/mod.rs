@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   files ───────┐                                          ┌──► dataplane ──┐
-//!   addresses ───┤                                          │                │ Synced, Settled
+//!   addresses ───┤                                          │                │ Synced, Settled, Ran
+//!   notifications┤                                          │                │
 //!   signals ─────┼──► Event ──► Loop::step(event, now) ──► Effect            │
 //!   questions ───┤                                          │                │
 //!   timer ───────┘ ◄──────────────────── WakeAt ────────────┘ ◄──────────────┘
@@ -14,23 +15,31 @@
 //!
 //! Absent on purpose: decisions about packets (the model's) and rules (the dataplane's).
 
+mod beside;
+mod drift;
 mod effect;
+mod errands;
 mod error;
 mod event;
 mod families;
 mod feeds;
+mod handover;
 mod lock;
+mod log;
 mod pace;
 mod shell;
 mod state;
 mod status;
 
+pub use drift::{DriftStatus, Repair};
 pub use effect::{Answer, Effect, Line, Work};
+pub use errands::{Done, Errand, ErrandKind};
 pub use error::RunError;
 pub use event::{Event, Now, Question, Reply};
 pub use families::{Families, HostKernel, refused};
+pub use handover::{Arrival, Successor};
 pub use lock::RunDir;
 pub use pace::PaceOptions;
-pub use shell::{Settings, run};
+pub use shell::{End, Settings, run};
 pub use state::{Loop, Start};
-pub use status::{Failures, LastSync, Status};
+pub use status::{Beside, Failures, LastSync, Pending, Status};

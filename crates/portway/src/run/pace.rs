@@ -56,21 +56,31 @@ pub(super) struct Pace {
     full: Option<(Duration, Duration)>,
     back_off: BackOff,
     has_news: bool,
+    /// Everything is to be compared by this time, whatever the period says.
+    compare_by: Option<Duration>,
 }
 
 impl Pace {
     /// Nothing was synced yet.
     pub(super) fn new(options: PaceOptions) -> Self {
-        Self { options, last: None, full: None, back_off: BackOff::default(), has_news: false }
+        Self {
+            options,
+            last: None,
+            full: None,
+            back_off: BackOff::default(),
+            has_news: false,
+            compare_by: None,
+        }
     }
 
     /// A sync went well.
-    pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was_full: bool) {
+    pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was: Due) {
         self.last = Some((now, took));
         self.back_off = BackOff::default();
         self.has_news = false;
-        if was_full {
+        if was == Due::Full {
             self.full = Some((now, took));
+            self.compare_by = None;
         }
     }
 
@@ -86,8 +96,13 @@ impl Pace {
         self.has_news = true;
     }
 
+    /// Everything is to be compared by then, at the latest.
+    pub(super) fn compare_by(&mut self, at: Duration) {
+        self.compare_by = Some(self.compare_by.map_or(at, |earlier| earlier.min(at)));
+    }
+
     /// When the next sync may begin, and what kind it is.
-    pub(super) fn next(&self, has_changes: bool) -> (Duration, Due) {
+    pub(super) fn next(&self, has_changes: bool, now: Duration) -> (Duration, Due) {
         let Some((ended, took)) = self.last else { return (Duration::ZERO, Due::Full) };
         if let Some(at) = self.back_off.at() {
             let soon = if self.has_news { at.min(ended + BACK_OFF_NEWS) } else { at };
@@ -95,8 +110,11 @@ impl Pace {
         }
         let rested = ended + self.options.min_sync_period.max((took * REST).min(REST_MAX));
         let (compared, comparing) = self.full.unwrap_or_default();
-        let full = compared + self.options.sync_period.max(comparing * REST_FULL);
-        if has_changes && rested < full { (rested, Due::Changes) } else { (full.max(rested), Due::Full) }
+        let full = (compared + self.options.sync_period.max(comparing * REST_FULL)).max(rested);
+        // What others broke does not rest.
+        let full = self.compare_by.map_or(full, |at| at.min(full));
+        // Comparing follows the changes too.
+        if has_changes && rested < full && full > now { (rested, Due::Changes) } else { (full, Due::Full) }
     }
 }
 
@@ -136,27 +154,31 @@ mod tests {
 
     #[test]
     fn the_first_sync_is_full_and_at_once() {
-        assert_eq!(Pace::new(PaceOptions::default()).next(false), (ms(0), Due::Full));
+        assert_eq!(Pace::new(PaceOptions::default()).next(false, ms(0)), (ms(0), Due::Full));
     }
 
     #[test]
     fn the_interval_counts_from_the_end_and_grows_with_the_work() {
         let mut pace = Pace::new(PaceOptions::default());
-        pace.succeeded(ms(1000), ms(2), true);
-        assert_eq!(pace.next(true), (ms(1050), Due::Changes));
-        assert_eq!(pace.next(false), (ms(31_000), Due::Full));
-        pace.succeeded(ms(2000), ms(100), false);
-        assert_eq!(pace.next(true), (ms(2400), Due::Changes));
-        pace.succeeded(ms(9000), ms(5000), false);
-        assert_eq!(pace.next(true), (ms(10_000), Due::Changes), "the rest is bounded");
-        assert_eq!(pace.next(false), (ms(31_000), Due::Full), "only a full pass puts off the next one");
+        pace.succeeded(ms(1000), ms(2), Due::Full);
+        assert_eq!(pace.next(true, ms(0)), (ms(1050), Due::Changes));
+        assert_eq!(pace.next(false, ms(0)), (ms(31_000), Due::Full));
+        pace.succeeded(ms(2000), ms(100), Due::Changes);
+        assert_eq!(pace.next(true, ms(0)), (ms(2400), Due::Changes));
+        pace.succeeded(ms(9000), ms(5000), Due::Changes);
+        assert_eq!(pace.next(true, ms(0)), (ms(10_000), Due::Changes), "the rest is bounded");
+        assert_eq!(
+            pace.next(false, ms(0)),
+            (ms(31_000), Due::Full),
+            "only a full pass puts off the next one"
+        );
     }
 
     #[test]
     fn comparing_everything_leaves_time_for_other_things() {
         let mut pace = Pace::new(PaceOptions::default());
-        pace.succeeded(ms(0), ms(3000), true);
-        assert_eq!(pace.next(false), (ms(60_000), Due::Full));
+        pace.succeeded(ms(0), ms(3000), Due::Full);
+        assert_eq!(pace.next(false, ms(0)), (ms(60_000), Due::Full));
     }
 
     #[test]
@@ -165,14 +187,32 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..12 {
             pace.failed(ms(0), ms(1));
-            waits.push(pace.next(true).0.as_millis());
+            waits.push(pace.next(true, ms(0)).0.as_millis());
         }
         assert_eq!(waits[..4], [100, 200, 400, 800]);
         assert_eq!(waits[11], 30_000);
-        assert_eq!(pace.next(false).1, Due::Full);
+        assert_eq!(pace.next(false, ms(0)).1, Due::Full);
         pace.has_news();
-        assert_eq!(pace.next(true), (ms(1000), Due::Full), "news is not kept waiting for half a minute");
-        pace.succeeded(ms(40_000), ms(1), true);
-        assert_eq!(pace.next(true), (ms(40_050), Due::Changes));
+        assert_eq!(
+            pace.next(true, ms(0)),
+            (ms(1000), Due::Full),
+            "news is not kept waiting for half a minute"
+        );
+        pace.succeeded(ms(40_000), ms(1), Due::Full);
+        assert_eq!(pace.next(true, ms(0)), (ms(40_050), Due::Changes));
+    }
+
+    #[test]
+    fn what_others_broke_is_compared_at_once_and_with_it_what_changed() {
+        let mut pace = Pace::new(PaceOptions::default());
+        pace.succeeded(ms(1000), ms(100), Due::Full);
+        pace.compare_by(ms(1010));
+        pace.compare_by(ms(1020));
+        assert_eq!(pace.next(true, ms(1010)), (ms(1010), Due::Full));
+        assert_eq!(pace.next(false, ms(1005)), (ms(1010), Due::Full));
+        pace.succeeded(ms(1100), ms(1), Due::Changes);
+        assert_eq!(pace.next(true, ms(1200)).1, Due::Full, "a sync of changes compares nothing");
+        pace.succeeded(ms(1200), ms(1), Due::Full);
+        assert_eq!(pace.next(true, ms(1250)), (ms(1250), Due::Changes));
     }
 }

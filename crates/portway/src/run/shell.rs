@@ -11,14 +11,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use dataplane::Dataplane;
 use dataplane::nftables::{Nftables, Options};
 use kernel::host::Watch;
+use kernel::nft::Monitor;
 use kernel::signal::Termination;
 use model::Config;
 use model::time::Timestamp;
 
-use super::effect::{Effect, Line};
+use super::beside::Beside;
+use super::effect::Effect;
 use super::event::{Event, Now};
 use super::families::{Families, HostKernel, refused};
-use super::lock::{NamespaceLock, RunDir};
+use super::handover::{Arrival, Door, Locks, Successor};
+use super::log::log;
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::{RunError, feeds};
@@ -47,28 +50,46 @@ pub struct Settings {
     pub run_dir: PathBuf,
     /// The pace.
     pub pace: PaceOptions,
+    /// What to do where another portway is there already.
+    pub arrival: Arrival,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum End {
+    /// The process was asked to end.
+    Stopped,
+    /// Another portway goes on, once this is dropped.
+    HandedOver(Successor),
 }
 
 /// Makes this kernel follow the files until the process is asked to end. The rules stay in place. `tell` says a line to
 /// whoever started us.
 ///
 /// The calling thread must be the only one: signals are blocked in it and in those that it starts.
-pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
     let families = families()?;
     let source = Source::open(&settings.from)?;
-    let run_dir = RunDir::take(&settings.run_dir)?;
-    let _namespace = NamespaceLock::take(&settings.run_dir)?;
+    let Some(locks) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
+        return Ok(End::Stopped);
+    };
     let (watch, host) = watch_host(&settings.config.node_name);
     let state = Loop::new(begin(settings, host.clone(), clock.now())?);
-    let dataplane = dataplane(&families, settings.mode)?;
-    let server = Server::bind(run_dir.path())?;
+    let kernel = HostKernel::open(&families).map_err(|error| refused(&error))?;
+    let monitor = listen_to_others(&kernel);
+    let dataplane =
+        Nftables::new(kernel, Options { promises: settings.mode.promises(), ..Options::default() });
+    let server = Server::bind(locks.run_dir.path())?;
+    let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
-    let events = Outside { termination, source, watch, node_name, host, server }.listen()?;
-    let end = Shell { state, dataplane, clock, wake_at: None }.serve(&events, tell);
+    let outside = Outside { termination, source, watch, node_name, host, monitor, server, door };
+    let events = outside.listen()?;
+    let shell = Shell { state, dataplane, beside: Beside::default(), clock, wake_at: None };
+    let end = shell.serve(&events, tell);
     // Who asks now hears that nobody is there, either way; without the file it looks so too.
-    let _ = std::fs::remove_file(crate::socket::path(run_dir.path()));
+    let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
     end
 }
 
@@ -80,9 +101,11 @@ fn families() -> Result<Families, RunError> {
     Ok(families)
 }
 
-fn dataplane(families: &Families, mode: Mode) -> Result<Nftables<HostKernel>, RunError> {
-    let kernel = HostKernel::open(families).map_err(|error| refused(&error))?;
-    Ok(Nftables::new(kernel, Options { promises: mode.promises(), ..Options::default() }))
+/// Without it, what others do is found by comparing.
+fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
+    Monitor::of_others(kernel.port())
+        .inspect_err(|error| tracing::warn!(%error, "others who write to our tables will not be heard"))
+        .ok()
 }
 
 /// Everything that is listened to.
@@ -92,7 +115,9 @@ struct Outside {
     watch: Option<Watch>,
     node_name: String,
     host: HostFacts,
+    monitor: Option<Monitor>,
     server: Server,
+    door: Door,
 }
 
 impl Outside {
@@ -106,6 +131,10 @@ impl Outside {
             if let Some(watch) = self.watch {
                 feeds::addresses(watch, self.node_name, self.host, sender.clone())?;
             }
+            if let Some(monitor) = self.monitor {
+                feeds::meddling(monitor, sender.clone())?;
+            }
+            feeds::successors(self.door, sender.clone())?;
             feeds::questions(self.server, sender)?;
             Ok(())
         };
@@ -155,18 +184,19 @@ impl Clock {
 struct Shell<D> {
     state: Loop,
     dataplane: D,
+    beside: Beside,
     clock: Clock,
     wake_at: Option<Duration>,
 }
 
 impl<D: Dataplane> Shell<D> {
-    fn serve(mut self, events: &Receiver<Event>, tell: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    fn serve(mut self, events: &Receiver<Event>, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
         while let Some(event) = self.wait(events) {
             if let ControlFlow::Break(end) = self.take(event, tell) {
                 return end;
             }
         }
-        Ok(())
+        Ok(End::Stopped)
     }
 
     /// The next event; a tick when its time has come. `None` when nothing can come any more.
@@ -180,7 +210,7 @@ impl<D: Dataplane> Shell<D> {
     }
 
     /// Takes a step, and those that follow from it.
-    fn take(&mut self, event: Event, tell: &mut dyn FnMut(&str)) -> ControlFlow<Result<(), RunError>> {
+    fn take(&mut self, event: Event, tell: &mut dyn FnMut(&str)) -> ControlFlow<Result<End, RunError>> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             self.wake_at = None;
@@ -196,12 +226,19 @@ impl<D: Dataplane> Shell<D> {
                         let result = self.dataplane.settle();
                         next = Some(Event::Settled { result, took: self.since(begun) });
                     }
+                    Effect::Run(errand) => {
+                        let result = self.beside.run(&errand);
+                        next = Some(Event::Ran { errand: errand.kind(), result });
+                    }
                     Effect::WakeAt(at) => self.wake_at = Some(at),
                     // Who no longer waits for the answer does not need it.
                     Effect::Answer(reply, answer) => drop(reply.0.send(answer)),
                     Effect::Tell(text) => tell(&text),
                     Effect::Log(line) => log(&line),
-                    Effect::Exit => return ControlFlow::Break(Ok(())),
+                    Effect::Exit => return ControlFlow::Break(Ok(End::Stopped)),
+                    Effect::HandOver(successor) => {
+                        return ControlFlow::Break(Ok(End::HandedOver(successor)));
+                    }
                     Effect::Fail { feed } => return ControlFlow::Break(Err(RunError::FeedEnded { feed })),
                 }
             }
@@ -211,36 +248,5 @@ impl<D: Dataplane> Shell<D> {
 
     fn since(&self, begun: Duration) -> Duration {
         self.clock.now().elapsed.saturating_sub(begun)
-    }
-}
-
-fn log(line: &Line) {
-    match line {
-        Line::Synced { operations, took, full } => {
-            tracing::info!(dataplane = %Mode::Nftables, operations, took_ms = took.as_millis(), full, "synced");
-        }
-        Line::Repaired { operations } => tracing::warn!(
-            operations,
-            "somebody else changed our tables in the kernel: they are put right; look for another writer of table kube-proxy"
-        ),
-        Line::Settled { operations } => tracing::debug!(dataplane = %Mode::Nftables, operations, "settled"),
-        Line::Refused { service_port, reason } => tracing::error!(
-            service_port,
-            reason,
-            "the kernel refused a service port: it stays as it was, all others are in force"
-        ),
-        Line::Failed { reason, retry_in } => tracing::error!(
-            retry_in_ms = retry_in.as_millis(),
-            "sync failed, the last good rules stay in force: {reason}"
-        ),
-        Line::StoreFailed { reason, retry_in } => tracing::error!(
-            retry_in_ms = retry_in.as_millis(),
-            "addresses cannot be given, what is in force stays so: {reason}"
-        ),
-        Line::Problem(problem) => tracing::warn!("{problem}"),
-        Line::Reports(count) => {
-            tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
-        }
-        Line::Stopping(signal) => tracing::info!(signal, "stopping: the rules stay in place"),
     }
 }

@@ -8,6 +8,8 @@ use model::ServicePortId;
 use model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::drift::DriftStatus;
+use super::errands::{Done, ErrandKind};
 use super::event::Now;
 
 /// How the loop is doing.
@@ -28,6 +30,12 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Does the kernel hold the table, as far as we know?
     pub is_in_sync: bool,
+    /// How long ago the picture last changed; `None` before it was read.
+    pub picture_age_seconds: Option<u64>,
+    /// What is not in the kernel yet.
+    pub pending: Pending,
+    /// Not all of the source can be read, so what is in the kernel and nobody asks for stays there.
+    pub keeps_leftovers: bool,
     /// The last sync that went well.
     pub last_sync: Option<LastSync>,
     /// Syncs that went well.
@@ -38,6 +46,10 @@ pub struct Status {
     pub operations: u64,
     /// Syncs that did not go well.
     pub failures: Failures,
+    /// What others did to our rules.
+    pub drift: DriftStatus,
+    /// What was done beside the rules.
+    pub beside: Beside,
     /// Services, as they are in the picture.
     pub services: usize,
     /// Service ports, as they are in the table.
@@ -48,6 +60,30 @@ pub struct Status {
     pub reports: usize,
     /// What is wrong with files.
     pub problems: Vec<String>,
+}
+
+/// What is not in the kernel yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    /// So many service ports are not as they should be.
+    pub service_ports: usize,
+    /// Why; `None` when nothing is pending.
+    pub because: Option<String>,
+}
+
+/// What was done beside the rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Beside {
+    /// Flows that led nowhere and were forgotten.
+    pub flows_forgotten: u64,
+    /// What of other programs ours took the place of.
+    pub took_over: Vec<String>,
+    /// What of other programs had to stay, and what waits.
+    pub stays: Vec<String>,
+    /// What could not be done yet, and why.
+    pub failing: BTreeMap<String, String>,
 }
 
 /// A sync that went well.
@@ -91,6 +127,8 @@ pub(super) struct Figures {
     failures: u64,
     in_a_row: u64,
     last_failure: Option<String>,
+    beside: Beside,
+    waits: Vec<String>,
     pub(super) refused: BTreeMap<ServicePortId, String>,
 }
 
@@ -105,6 +143,8 @@ impl Figures {
             failures: 0,
             in_a_row: 0,
             last_failure: None,
+            beside: Beside::default(),
+            waits: Vec::new(),
             refused: BTreeMap::new(),
         }
     }
@@ -128,6 +168,22 @@ impl Figures {
         self.in_a_row = 0;
         self.refused.retain(|id, _| !synced.was_full && !about.contains(id));
         self.refused.extend(synced.refused.clone());
+        self.beside.took_over.extend(synced.replaced.iter().cloned());
+        self.waits.clone_from(&synced.waits);
+    }
+
+    pub(super) fn errand_done(&mut self, errand: ErrandKind, done: &Done) {
+        self.beside.failing.remove(errand.doing());
+        self.beside.flows_forgotten += done.flows;
+        self.beside.took_over.extend(done.removed.iter().cloned());
+        if errand == ErrandKind::TakeOver {
+            self.beside.stays.clone_from(&done.stays);
+        }
+    }
+
+    /// Whether it is news that this errand fails for this reason.
+    pub(super) fn errand_failed(&mut self, errand: ErrandKind, reason: &str) -> bool {
+        self.beside.failing.insert(errand.doing().to_owned(), reason.to_owned()).as_deref() != Some(reason)
     }
 
     pub(super) fn settled(&mut self, synced: &Synced) {
@@ -168,6 +224,10 @@ impl Figures {
                 last: self.last_failure.clone(),
                 retry_in_ms,
             },
+            beside: Beside {
+                stays: self.waits.iter().chain(&self.beside.stays).cloned().collect(),
+                ..self.beside.clone()
+            },
             refused: self.refused.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect(),
             ..Status::default()
         }
@@ -183,6 +243,6 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn text(moment: Timestamp) -> String {
+pub(super) fn text(moment: Timestamp) -> String {
     jiff::Timestamp::from_second(moment.0).map(|moment| moment.to_string()).unwrap_or_default()
 }

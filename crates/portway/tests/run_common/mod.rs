@@ -71,8 +71,8 @@ impl Place {
     }
 
     pub(crate) fn start_with(&self, arguments: &str) -> Running {
-        let mut command = self.command("run --from manifests");
-        command.args(arguments.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.command(&format!("run --from manifests {arguments}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::new(self.namespace.spawn(command).unwrap())
     }
 
@@ -104,10 +104,23 @@ impl Place {
         self.tool("ip", arguments)
     }
 
+    /// Runs `nft`, whatever comes of it.
+    pub(crate) fn try_nft(&self, arguments: &str) -> Option<String> {
+        let mut command = Command::new("nft");
+        command.args(arguments.split_whitespace());
+        let outcome = self.finish(self.prepared(command));
+        (outcome.code == Some(0)).then_some(outcome.out)
+    }
+
     /// A number that grows with every change of any table.
     pub(crate) fn generation(&self) -> u32 {
         use kernel::nft::{Kernel as _, Netlink};
         self.namespace.run(|| Netlink::open().unwrap().generation().unwrap()).unwrap()
+    }
+
+    /// Does something in the namespace.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.namespace.run(work).unwrap()
     }
 
     /// Waits until something is so.
@@ -172,6 +185,21 @@ impl Running {
     fn new(mut child: Child) -> Self {
         let (out, err) = (listen(child.stdout.take().unwrap()), listen(child.stderr.take().unwrap()));
         Self { child, out, err }
+    }
+
+    /// How often a line with these words was logged.
+    pub(crate) fn logged(&self, words: &str) -> usize {
+        self.err.lock().unwrap().iter().filter(|line| line.contains(words)).count()
+    }
+
+    /// Ends it as nobody can refuse.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     pub(crate) fn pid(&self) -> String {
@@ -269,6 +297,10 @@ impl Outcome {
     pub(crate) fn ends_with(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self}");
         self
+    }
+
+    pub(crate) fn has_ended_with(&self, code: i32) -> bool {
+        self.code == Some(code)
     }
 
     /// All is fine, and there is nothing to warn about: what it printed.

@@ -2,216 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+mod adoption;
+mod drift;
+mod errands;
+mod sim;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use dataplane::nftables::{Nftables, Options};
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::nft::{Family, Kernel as _, Listed, Operation, Simulated, Transaction};
-use model::facts::Node;
-use model::time::Timestamp;
-use model::{Config, ForwardingTable, ServicePortId};
-use portway::embedded::{self, Embedded, HostNetwork};
-use portway::host::HostFacts;
-use portway::modes::Mode;
-use portway::objects::{Change, Kind, Object, ObjectKey};
+use kernel::nft::{Family, Kernel as _, Operation, Simulated, Transaction};
+use model::{ForwardingTable, ServicePortId};
+use portway::objects::{Change, Kind, Object};
 use portway::picture::Picture;
-use portway::run::{
-    Answer, Effect, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status, Work,
-};
-use serde_json::{Value, json};
+use portway::run::{Answer, Event, Line, Question, Work};
+use serde_json::json;
 
-/// A sync takes so long on the clock of the tests.
-const SYNC: Duration = Duration::from_millis(1);
-
-/// The loop, a dataplane and a clock.
-struct Sim<D> {
-    state: Loop,
-    dataplane: D,
-    now: Duration,
-    wake_at: Option<Duration>,
-    /// What was synced, and when.
-    syncs: Vec<(Duration, Work)>,
-    settled: usize,
-    told: Vec<String>,
-    lines: Vec<Line>,
-    has_exited: bool,
-}
-
-fn sim() -> Sim<Nftables<Simulated>> {
-    sim_on(Nftables::new(Simulated::default(), Options::default()))
-}
-
-fn sim_on<D: Dataplane>(dataplane: D) -> Sim<D> {
-    sim_with(Path::new("/nonexistent/portway-run-loop"), true, dataplane)
-}
-
-fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane: D) -> Sim<D> {
-    let options = embedded::Options {
-        service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
-        load_balancer_cidrs: Vec::new(),
-        node_port_range: 30_000..=32_767,
-        state_dir: state_dir.into(),
-        dry_run,
-    };
-    let embedded = Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
-    let config = Config { node_name: "a".into(), ..Config::default() };
-    let start = Start {
-        mode: Mode::Nftables,
-        picture: Picture::new(config, embedded, None),
-        host: host("192.0.2.1"),
-        pace: PaceOptions::default(),
-        now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
-    };
-    Sim {
-        state: Loop::new(start),
-        dataplane,
-        now: Duration::ZERO,
-        wake_at: None,
-        syncs: Vec::new(),
-        settled: 0,
-        told: Vec::new(),
-        lines: Vec::new(),
-        has_exited: false,
-    }
-}
-
-impl<D: Dataplane> Sim<D> {
-    /// Something happens now.
-    fn feed(&mut self, event: Event) {
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
-            self.wake_at = None;
-            let now = self.moment();
-            for effect in self.state.step(event, now) {
-                match effect {
-                    Effect::Sync(work) => {
-                        let result = self.dataplane.sync(self.state.table(), work.scope());
-                        self.syncs.push((self.now, work));
-                        self.now += SYNC;
-                        next = Some(Event::Synced { result, took: SYNC });
-                    }
-                    Effect::Settle => {
-                        self.settled += 1;
-                        next = Some(Event::Settled { result: self.dataplane.settle(), took: SYNC });
-                    }
-                    Effect::WakeAt(at) => self.wake_at = Some(at),
-                    Effect::Answer(reply, answer) => reply.0.send(answer).unwrap(),
-                    Effect::Tell(text) => self.told.push(text),
-                    Effect::Log(line) => self.lines.push(line),
-                    Effect::Exit | Effect::Fail { .. } => self.has_exited = true,
-                }
-            }
-        }
-    }
-
-    /// Time passes; the timer rings when it was asked to.
-    fn pass(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(at) = self.wake_at.filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.feed(Event::Tick);
-        }
-        self.now = self.now.max(until);
-    }
-
-    fn moment(&self) -> Now {
-        Now { elapsed: self.now, wall: Timestamp(i64::try_from(self.now.as_secs()).unwrap()) }
-    }
-
-    fn files(&mut self, changes: Vec<Change>) {
-        self.feed(Event::FilesChanged { changes, problems: Vec::new() });
-    }
-
-    fn status(&self) -> Status {
-        self.state.status(self.moment())
-    }
-
-    fn ask(&mut self, question: Question) -> Answer {
-        let (reply, answer) = channel();
-        self.feed(Event::Query(question, Reply(reply)));
-        answer.try_recv().unwrap()
-    }
-
-    fn last_work(&self) -> &Work {
-        &self.syncs.last().expect("there was a sync").1
-    }
-}
-
-impl Sim<Nftables<Simulated>> {
-    fn listed(&mut self) -> Option<Listed> {
-        self.dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap()
-    }
-
-    fn slots(&mut self) -> usize {
-        self.listed().unwrap().sets["endpoints"].elements.len()
-    }
-
-    /// Asks a dataplane that knows nothing but the kernel.
-    fn differences(&mut self) -> Vec<String> {
-        let kernel = self.dataplane.kernel().clone();
-        Nftables::new(kernel, Options::default()).differences(self.state.table()).unwrap()
-    }
-}
-
-fn ms(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-fn host(address: &str) -> HostFacts {
-    let ip: std::net::IpAddr = address.parse().unwrap();
-    let node = Node {
-        name: "a".into(),
-        zone: None,
-        addresses: vec![ip],
-        pod_cidrs: Vec::new(),
-        reports: Vec::new(),
-    };
-    HostFacts { addresses: Some([ip].into()), node: Some(node) }
-}
-
-fn apply(kind: Kind, value: Value) -> Change {
-    let key = ObjectKey::of(kind, &value).unwrap();
-    Change::Apply(Object { key, origin: None, value: Arc::new(value) })
-}
-
-fn service(name: &str) -> Change {
-    apply(
-        Kind::Service,
-        json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": { "name": name, "namespace": "default" },
-            "spec": { "ports": [{ "port": 80 }] },
-        }),
-    )
-}
-
-/// The slice of a service, with so many endpoints, beginning with `10.244.0.first`.
-fn endpoints(name: &str, first: u8, count: u8) -> Change {
-    let endpoints: Vec<Value> =
-        (first..first + count).map(|n| json!({ "addresses": [format!("10.244.0.{n}")] })).collect();
-    apply(
-        Kind::EndpointSlice,
-        json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {
-                "name": format!("{name}-1"), "namespace": "default",
-                "labels": { "kubernetes.io/service-name": name },
-            },
-            "ports": [{ "port": 8080 }], "endpoints": endpoints,
-        }),
-    )
-}
-
-fn changed(work: &Work) -> Vec<String> {
-    match work {
-        Work::Everything => vec!["everything".to_owned()],
-        Work::Changed(ids) => ids.iter().map(ToString::to_string).collect(),
-    }
-}
+use sim::*;
 
 #[test]
 fn the_first_sync_is_full_and_says_so() {
@@ -451,7 +259,9 @@ struct Picky {
 impl Dataplane for Picky {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let about: BTreeSet<ServicePortId> = match scope {
-            Scope::Everything | Scope::AllThatIsKnown => desired.ports().map(|port| port.id().clone()).collect(),
+            Scope::Everything | Scope::AllThatIsKnown => {
+                desired.ports().map(|port| port.id().clone()).collect()
+            }
             Scope::Changed(ids) => ids.clone(),
         };
         let bad = about.into_iter().filter(|id| id.service.name() == "bad" && !self.is_kind);
@@ -541,7 +351,7 @@ fn a_problem_with_a_file_is_logged_once() {
     let origin = Origin { file: Path::new("a.yaml").into(), line: 3 };
     let problems = vec![Problem { origin, message: "is wrong".into() }];
     for _ in 0..3 {
-        sim.feed(Event::FilesChanged { changes: Vec::new(), problems: problems.clone() });
+        sim.feed(Event::FilesChanged { changes: Vec::new(), problems: problems.clone(), is_complete: true });
     }
     let logged = sim.lines.iter().filter(|line| **line == Line::Problem("a.yaml:3: is wrong".into())).count();
     assert_eq!(logged, 1);

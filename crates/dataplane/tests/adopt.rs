@@ -1,0 +1,150 @@
+//! A fresh process meets a kernel: of an earlier life, of another layout, of another program, of a crash in between.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+mod cluster;
+mod twin;
+
+use cluster::Small;
+use dataplane::nftables::{Nftables, Options};
+use dataplane::{Dataplane, Scope};
+use kernel::nft::{
+    Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Simulated, Transaction, Value,
+};
+use model::Frontend;
+
+fn web_and(others: &[(&str, &str)]) -> Small {
+    let mut small = Small::new();
+    small.service("web", "10.96.0.10", "None");
+    small.endpoints("web", &["10.244.1.1", "10.244.1.2"]);
+    for (name, ip) in others {
+        small.service(name, ip, "ClientIP");
+        small.endpoints(name, &["10.244.1.3", "10.244.1.4", "10.244.1.5"]);
+    }
+    small
+}
+
+fn fresh(kernel: &Simulated) -> Nftables<Simulated> {
+    Nftables::new(kernel.clone(), Options::default())
+}
+
+/// A kernel that holds this, written by a process that is gone.
+fn held(small: &Small) -> Simulated {
+    let mut before = fresh(&Simulated::default());
+    before.sync(&small.table, Scope::Everything).unwrap();
+    before.settle().unwrap();
+    before.kernel().clone()
+}
+
+fn listed(dataplane: &mut Nftables<Simulated>) -> Option<Listed> {
+    twin::comparable(dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap())
+}
+
+fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
+    let tables = dataplane.kernel().tables(Family::Ip).unwrap();
+    tables.iter().map(|table| table.name.to_string()).collect()
+}
+
+#[test]
+fn leftovers_stay_until_all_is_known_and_then_go() {
+    let all = web_and(&[("one", "10.96.0.21"), ("two", "10.96.0.22")]);
+    let kernel = held(&all);
+    // Of the file that cannot be read, `one` is missing; `three` is new and sticky, and may not get the number of `one`.
+    let known = web_and(&[("two", "10.96.0.22"), ("three", "10.96.0.23")]);
+    let mut dataplane = fresh(&kernel);
+    let before = listed(&mut dataplane).unwrap();
+    let synced = dataplane.sync(&known.table, Scope::AllThatIsKnown).unwrap();
+    assert!(synced.left_behind.is_empty() && synced.operations > 0, "{synced:?}");
+    dataplane.settle().unwrap();
+    let now = listed(&mut dataplane).unwrap();
+    for (name, set) in &before.sets {
+        for element in &set.elements {
+            assert!(now.sets[name].elements.contains(element), "{name} lost {element:?}");
+        }
+    }
+    assert!(before.chains.keys().all(|chain| now.chains.contains_key(chain)));
+
+    let again = dataplane.sync(&known.table, Scope::AllThatIsKnown).unwrap();
+    assert_eq!(again.operations, 0);
+
+    let synced = dataplane.sync(&known.table, Scope::Everything).unwrap();
+    dataplane.settle().unwrap();
+    let is_one = |frontend: &Frontend| matches!(frontend, Frontend::Address { ip, .. } if ip.to_string() == "10.96.0.21");
+    assert!(synced.left_behind.len() == 1 && synced.left_behind.iter().all(is_one), "{synced:?}");
+    let mut cold = fresh(&Simulated::default());
+    cold.sync(&known.table, Scope::Everything).unwrap();
+    let (found, wanted) = (listed(&mut dataplane), listed(&mut cold));
+    assert!(found == wanted, "{}", twin::difference(found.as_ref(), wanted.as_ref()));
+}
+
+#[test]
+fn what_is_not_known_yet_is_no_reason_to_touch_the_table_of_another() {
+    let mut dataplane = fresh(&strangers());
+    let before = listed(&mut dataplane);
+    let synced = dataplane.sync(&web_and(&[]).table, Scope::AllThatIsKnown).unwrap();
+    assert!(synced.waits[0].contains("rules for kube-proxy") && synced.replaced.is_empty(), "{synced:?}");
+    assert_eq!(listed(&mut dataplane), before);
+    let synced = dataplane.sync(&web_and(&[]).table, Scope::Everything).unwrap();
+    assert!(synced.waits.is_empty() && synced.replaced[0].contains("rules for kube-proxy"), "{synced:?}");
+    assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
+}
+
+/// A table as upstream has it, in few words.
+fn strangers() -> Simulated {
+    let mut kernel = Simulated::default();
+    let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+    transaction.push(Operation::AddTable(Some("rules for kube-proxy".into())));
+    transaction.push(Operation::AddSet(Set::new("cluster-ips", &[Field::Destination])));
+    transaction.push(Operation::AddChain(Chain::new("services")));
+    transaction
+        .add_elements(&"cluster-ips".into(), vec![Element::new(&[Value::Ipv4([10, 96, 0, 10].into())])]);
+    kernel.run(&transaction).unwrap();
+    kernel
+}
+
+/// Layouts before and after this one, and a table that carries no mark at all.
+#[test]
+fn another_layout_is_replaced_with_ours_beside_it() {
+    let small = web_and(&[("one", "10.96.0.21")]);
+    let mut wanted = fresh(&Simulated::default());
+    wanted.sync(&small.table, Scope::Everything).unwrap();
+    let wanted = listed(&mut wanted);
+    for comment in [Some("portway layout 0"), Some("portway layout 2"), None] {
+        let mut kernel = Simulated::default();
+        let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+        transaction.push(Operation::AddTable(comment.map(Into::into)));
+        kernel.run(&transaction).unwrap();
+        let mut dataplane = fresh(&kernel);
+        let before = dataplane.kernel().generation().unwrap();
+        dataplane.sync(&small.table, Scope::Everything).unwrap();
+        let found = listed(&mut dataplane);
+        assert!(found == wanted, "{comment:?}: {}", twin::difference(found.as_ref(), wanted.as_ref()));
+        assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
+        // Beside, in its place, gone; and the other family, which begins with an empty table.
+        assert!(dataplane.kernel().generation().unwrap() - before <= 5);
+    }
+}
+
+#[test]
+fn a_table_beside_ours_that_a_crash_left_goes_with_the_first_sync_and_by_cleanup() {
+    let small = web_and(&[]);
+    let mut kernel = held(&small);
+    let mut beside = Transaction::new(Family::Ip, "kube-proxy-beside");
+    beside.push(Operation::AddTable(Some("portway layout 1".into())));
+    kernel.run(&beside).unwrap();
+
+    let mut cleaned = fresh(&kernel);
+    cleaned.cleanup().unwrap();
+    assert_eq!(tables(&mut cleaned), [""; 0]);
+
+    let mut dataplane = fresh(&kernel);
+    assert_eq!(tables(&mut dataplane), ["kube-proxy", "kube-proxy-beside"]);
+    dataplane.sync(&small.table, Scope::Everything).unwrap();
+    assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
+}
+
+#[test]
+fn cleanup_leaves_what_does_not_carry_our_mark() {
+    let mut dataplane = fresh(&strangers());
+    dataplane.cleanup().unwrap();
+    assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
+}

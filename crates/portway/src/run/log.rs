@@ -1,0 +1,58 @@
+//! What the loop wants to be written down, as lines of the log.
+
+use super::effect::Line;
+use crate::modes::Mode;
+
+/// Writes a line.
+pub(super) fn log(line: &Line) {
+    match line {
+        Line::Synced { operations, took, full } => {
+            tracing::info!(dataplane = %Mode::Nftables, operations, took_ms = took.as_millis(), full, "synced");
+        }
+        Line::Repaired { operations, by } => tracing::warn!(
+            operations,
+            by = by.as_deref().unwrap_or("unknown"),
+            "somebody else changed our tables in the kernel: they are put right"
+        ),
+        Line::War { program } => tracing::warn!(
+            program,
+            "this program changes our tables again and again: from now on that is put right every 10 s at most; find out who \
+             starts it, and stop it"
+        ),
+        Line::Replaced(what) => tracing::info!("our rules took the place of {what}"),
+        Line::Waits(why) => tracing::warn!("{why}"),
+        Line::Forgot { flows } => tracing::info!(flows, "forgot flows that led nowhere"),
+        Line::TookOver(what) => {
+            tracing::info!("removed what upstream's kube-proxy left, ours being in place: {what}");
+        }
+        Line::Stays(what) => tracing::warn!("{what}"),
+        Line::ErrandFailed { doing, reason, retry_in } => {
+            tracing::warn!(retry_in_ms = retry_in.as_millis(), "cannot {doing}: {reason}");
+        }
+        Line::HandingOver { process } => {
+            tracing::info!(
+                process,
+                "another portway goes on in our place: the rules stay, and this process stands by"
+            );
+        }
+        Line::Settled { operations } => tracing::debug!(dataplane = %Mode::Nftables, operations, "settled"),
+        Line::Refused { service_port, reason } => tracing::error!(
+            service_port,
+            reason,
+            "the kernel refused a service port: it stays as it was, all others are in force"
+        ),
+        Line::Failed { reason, retry_in } => tracing::error!(
+            retry_in_ms = retry_in.as_millis(),
+            "sync failed, the last good rules stay in force: {reason}"
+        ),
+        Line::StoreFailed { reason, retry_in } => tracing::error!(
+            retry_in_ms = retry_in.as_millis(),
+            "addresses cannot be given, what is in force stays so: {reason}"
+        ),
+        Line::Problem(problem) => tracing::warn!("{problem}"),
+        Line::Reports(count) => {
+            tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
+        }
+        Line::Stopping(signal) => tracing::info!(signal, "stopping: the rules stay in place"),
+    }
+}

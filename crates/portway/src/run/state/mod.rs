@@ -1,0 +1,233 @@
+//! The loop itself: one owner of all state, and one function, [`Loop::step`], by which it changes.
+//!
+//! Four rules. Nothing is written before the source was read once: what the kernel holds of an earlier life stays in force
+//! until we know what should be there. What nobody asks for goes only when all of the source could be read. What changed is
+//! remembered until a sync of it went well. And one thing is done at a time: while a sync, a settling or an errand is under
+//! way, everything else is only remembered.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | this one | what comes in: files, addresses, notifications |
+//! | `next` | what is begun now, or when to come back |
+//! | `outcome` | what became of it |
+//! | `tell` | answers and the status |
+
+mod next;
+mod outcome;
+mod tell;
+
+use std::time::Duration;
+
+use dataplane::Meddled;
+use model::{Delta, ForwardingTable};
+
+use super::drift::Drift;
+use super::effect::{Effect, Line};
+use super::errands::Errands;
+use super::event::{Event, Now};
+use super::pace::{BackOff, Due, Pace, PaceOptions};
+use super::status::Figures;
+use crate::host::HostFacts;
+use crate::modes::Mode;
+use crate::objects::{Change, Problem};
+use crate::picture::Picture;
+
+/// All state of `portway run`.
+#[derive(Debug)]
+pub struct Loop {
+    mode: Mode,
+    picture: Picture,
+    host: HostFacts,
+    source: Source,
+    /// What was in the kernel was compared with all of it, and what nobody asks for went.
+    is_adopted: bool,
+    has_told: bool,
+    /// When the picture last changed.
+    changed_at: Option<Now>,
+    /// What is different from what the last good sync wrote.
+    pending: Delta,
+    under_way: UnderWay,
+    settle_at: Option<Duration>,
+    store: BackOff,
+    pace: Pace,
+    drift: Drift,
+    errands: Errands,
+    figures: Figures,
+}
+
+/// How much of the source is known.
+#[derive(Debug, Default)]
+struct Source {
+    /// It was read, and what it asks for was given.
+    is_loaded: bool,
+    /// All of it can be read now.
+    can_read_all: bool,
+    /// All of it could be read, now or earlier.
+    is_complete: bool,
+}
+
+/// What the loop begins with.
+#[derive(Debug)]
+pub struct Start {
+    /// The mode.
+    pub mode: Mode,
+    /// A picture into which nothing was read yet.
+    pub picture: Picture,
+    /// The addresses of this host, so that the first sync knows them.
+    pub host: HostFacts,
+    /// The pace.
+    pub pace: PaceOptions,
+    /// The moment at which the process started.
+    pub now: Now,
+}
+
+/// What is being done.
+#[derive(Debug)]
+enum UnderWay {
+    Nothing,
+    /// A sync of these changes.
+    Sync(Box<Delta>, Due),
+    Settling,
+    Errand,
+}
+
+impl Loop {
+    /// A loop to which nothing happened yet.
+    pub fn new(start: Start) -> Self {
+        let mut new = Self {
+            mode: start.mode,
+            picture: start.picture,
+            host: HostFacts::default(),
+            source: Source::default(),
+            is_adopted: false,
+            has_told: false,
+            changed_at: None,
+            pending: Delta::default(),
+            under_way: UnderWay::Nothing,
+            settle_at: None,
+            store: BackOff::default(),
+            pace: Pace::new(start.pace),
+            drift: Drift::default(),
+            errands: Errands::new(start.mode.promises().default_node_port_addresses),
+            figures: Figures::new(start.now),
+        };
+        new.follow_host(start.host, start.now);
+        new
+    }
+
+    /// The table that a [`Effect::Sync`] is about.
+    pub fn table(&self) -> &ForwardingTable {
+        self.picture.table()
+    }
+
+    /// Takes in what happened, and says what to do now.
+    pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::FilesChanged { changes, problems, is_complete } => {
+                self.source.can_read_all = is_complete;
+                self.follow_files(&changes, problems, now, &mut effects);
+            }
+            Event::AddressesChanged(host) => self.follow_host(host, now),
+            Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
+            Event::Tick => self.retry_store(now, &mut effects),
+            Event::Query(question, reply) => effects.push(Effect::Answer(reply, self.answer(question, now))),
+            Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
+            Event::Settled { result, took } => self.settled(result, took, now, &mut effects),
+            Event::Ran { errand, result } => self.ran(errand, result, now, &mut effects),
+            Event::HandOver(successor) => {
+                let process = successor.process;
+                return vec![Effect::Log(Line::HandingOver { process }), Effect::HandOver(successor)];
+            }
+            Event::Stop(signal) => return vec![Effect::Log(Line::Stopping(signal)), Effect::Exit],
+            Event::FeedEnded(feed) => return vec![Effect::Fail { feed }],
+        }
+        self.complete(now);
+        self.go_on(now, &mut effects);
+        effects
+    }
+
+    fn follow_files(
+        &mut self,
+        changes: &[Change],
+        problems: Vec<Problem>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_new = |problem: &&Problem| !self.picture.problems().contains(problem);
+        let new =
+            problems.iter().filter(is_new).map(|problem| Effect::Log(Line::Problem(problem.to_string())));
+        effects.extend(new);
+        self.picture.set_problems(problems);
+        self.apply(changes, now, effects);
+    }
+
+    fn retry_store(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.store.at().is_some_and(|at| at <= now.elapsed) {
+            self.apply(&[], now, effects);
+        }
+    }
+
+    fn apply(&mut self, changes: &[Change], now: Now, effects: &mut Vec<Effect>) {
+        self.picture.set_now(now.wall);
+        match self.picture.apply(changes) {
+            Ok(delta) => {
+                self.store = BackOff::default();
+                self.remember(delta, now);
+                self.describe_node(now);
+                self.loaded(effects);
+            }
+            Err(error) => {
+                self.store.failed(now.elapsed);
+                let retry_in = self.store.at().unwrap_or_default().saturating_sub(now.elapsed);
+                effects.push(Effect::Log(Line::StoreFailed { reason: error.to_string(), retry_in }));
+                self.figures.store_failed(error.to_string());
+            }
+        }
+    }
+
+    fn loaded(&mut self, effects: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.source.is_loaded, true) {
+            let reports = self.picture.reports().len();
+            effects.extend((reports > 0).then_some(Effect::Log(Line::Reports(reports))));
+        }
+    }
+
+    /// Once all could be read, what later cannot be read stays in force as it last was, so nothing is missing any more.
+    fn complete(&mut self, now: Now) {
+        if self.source.can_read_all
+            && self.source.is_loaded
+            && !std::mem::replace(&mut self.source.is_complete, true)
+        {
+            self.pace.compare_by(now.elapsed);
+        }
+    }
+
+    fn follow_others(&mut self, meddled: &Meddled, now: Now, effects: &mut Vec<Effect>) {
+        let heard = self.drift.hear(meddled, now.elapsed);
+        self.pace.compare_by(heard.compare_at);
+        effects.extend(heard.war.map(|program| Effect::Log(Line::War { program })));
+    }
+
+    fn follow_host(&mut self, host: HostFacts, now: Now) {
+        let addresses = host.addresses.clone().map(model::Event::LocalAddresses);
+        self.host = host;
+        let delta = self.picture.take(addresses);
+        self.remember(delta, now);
+        self.describe_node(now);
+    }
+
+    /// Files may have brought or taken away the Node that describes this host.
+    fn describe_node(&mut self, now: Now) {
+        let delta = self.picture.describe_node(self.host.node.clone());
+        self.remember(delta, now);
+    }
+
+    fn remember(&mut self, delta: Delta, now: Now) {
+        if !delta.is_empty() {
+            self.changed_at = Some(now);
+            self.pace.has_news();
+            self.pending.merge(delta);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What became of a sync, of deletions that waited, and of errands.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use dataplane::{SyncError, Synced};
+use model::{Delta, ServicePortId};
+
+use super::super::effect::{Effect, Line};
+use super::super::errands::{Done, ErrandKind};
+use super::super::event::Now;
+use super::super::pace::Due;
+use super::super::status::milliseconds;
+use super::{Loop, UnderWay};
+
+impl Loop {
+    pub(super) fn synced(
+        &mut self,
+        result: Result<Synced, SyncError>,
+        took: Duration,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
+        let UnderWay::Sync(about, due) = under_way else { return };
+        match result {
+            Ok(synced) => self.succeeded(&synced, (*about, due), took, now, effects),
+            Err(error) => {
+                let later = std::mem::replace(&mut self.pending, *about);
+                self.pending.merge(later);
+                self.failed(&error, took, now, effects);
+            }
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        synced: &Synced,
+        (about, due): (Delta, Due),
+        took: Duration,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.pace.succeeded(now.elapsed, took, due);
+        self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
+        self.tell_refused(synced, effects);
+        let had_news = !about.is_empty();
+        self.figures.synced(synced, &ids(&about), now, took);
+        let operations = synced.operations;
+        effects.push(Effect::Log(Line::Synced { operations, took, full: synced.was_full }));
+        effects.extend(synced.replaced.iter().cloned().map(|what| Effect::Log(Line::Replaced(what))));
+        effects.extend(synced.waits.iter().cloned().map(|why| Effect::Log(Line::Waits(why))));
+        if due == Due::Full {
+            self.compared(synced, had_news, now, effects);
+        }
+        self.errands.synced(about, &synced.left_behind);
+        if !std::mem::replace(&mut self.has_told, true) {
+            effects.push(Effect::Tell(self.in_sync(synced, now)));
+        }
+    }
+
+    fn tell_refused(&self, synced: &Synced, effects: &mut Vec<Effect>) {
+        let is_new = |(id, reason): &(&ServicePortId, &String)| self.figures.refused.get(id) != Some(reason);
+        for (id, reason) in synced.refused.iter().filter(is_new) {
+            effects.push(Effect::Log(Line::Refused { service_port: id.to_string(), reason: reason.clone() }));
+        }
+    }
+
+    /// Everything was compared. If nothing was new on our side, or somebody was heard, and still something had to be
+    /// written, it was a repair.
+    fn compared(&mut self, synced: &Synced, had_news: bool, now: Now, effects: &mut Vec<Effect>) {
+        let is_adopted = std::mem::replace(&mut self.is_adopted, self.source.is_complete);
+        let is_first = !self.has_told || self.source.is_complete != is_adopted;
+        let has_found = synced.operations > 0 || synced.settle_after.is_some();
+        let is_repair = !is_first && has_found && (!had_news || self.drift.has_suspect());
+        let by = self.drift.compared(is_repair.then_some(synced.operations), now);
+        if is_repair {
+            effects.push(Effect::Log(Line::Repaired { operations: synced.operations, by }));
+        }
+        if self.source.is_complete && !is_adopted {
+            self.errands.take_over();
+        }
+    }
+
+    fn in_sync(&self, synced: &Synced, now: Now) -> String {
+        format!(
+            "portway is in sync: {} service ports, {} operations, {} ms after start",
+            self.table().ports().count(),
+            synced.operations,
+            milliseconds(self.figures.elapsed(now))
+        )
+    }
+
+    pub(super) fn settled(
+        &mut self,
+        result: Result<Synced, SyncError>,
+        took: Duration,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.under_way = UnderWay::Nothing;
+        match result {
+            Ok(synced) => {
+                self.figures.settled(&synced);
+                effects.push(Effect::Log(Line::Settled { operations: synced.operations }));
+            }
+            Err(error) => self.failed(&error, took, now, effects),
+        }
+    }
+
+    /// The next pass is a full one, and finds what is left over.
+    fn failed(&mut self, error: &SyncError, took: Duration, now: Now, effects: &mut Vec<Effect>) {
+        self.settle_at = None;
+        self.pace.failed(now.elapsed, took);
+        self.figures.failed(error.to_string());
+        let retry_in = self.pace.next(true, now.elapsed).0.saturating_sub(now.elapsed);
+        effects.push(Effect::Log(Line::Failed { reason: error.to_string(), retry_in }));
+    }
+
+    pub(super) fn ran(
+        &mut self,
+        errand: ErrandKind,
+        result: Result<Done, String>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.under_way = UnderWay::Nothing;
+        match result {
+            Ok(done) => {
+                self.errands.ended(errand);
+                self.figures.errand_done(errand, &done);
+                let lines = [
+                    (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
+                    (!done.removed.is_empty()).then(|| Line::TookOver(done.removed.join(", "))),
+                ];
+                effects.extend(lines.into_iter().flatten().map(Effect::Log));
+                effects.extend(done.stays.into_iter().map(|stays| Effect::Log(Line::Stays(stays))));
+            }
+            Err(reason) => {
+                let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
+                if self.figures.errand_failed(errand, &reason) {
+                    let doing = errand.doing();
+                    effects.push(Effect::Log(Line::ErrandFailed { doing, reason, retry_in }));
+                }
+            }
+        }
+    }
+}
+
+fn ids(delta: &Delta) -> BTreeSet<ServicePortId> {
+    delta.before.keys().cloned().collect()
+}

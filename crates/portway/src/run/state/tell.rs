@@ -1,0 +1,63 @@
+//! Answers, and the status.
+
+use super::super::effect::Answer;
+use super::super::event::{Now, Question};
+use super::super::status::{Failures, Pending, Status};
+use super::{Loop, UnderWay};
+
+impl Loop {
+    pub(super) fn answer(&self, question: Question, now: Now) -> Answer {
+        match question {
+            Question::Picture => Answer::Picture(Box::new(self.picture.snapshot())),
+            Question::Status => Answer::Status(Box::new(self.status(now))),
+        }
+    }
+
+    /// How the loop is doing.
+    pub fn status(&self, now: Now) -> Status {
+        let failures_in_a_row = self.figures.failures_in_a_row() + u64::from(self.store.failures());
+        let is_failing = failures_in_a_row > 0;
+        let retry_at =
+            is_failing.then(|| self.store.at().unwrap_or_else(|| self.pace.next(true, now.elapsed).0));
+        let told = self.figures.status(now, retry_at);
+        Status {
+            mode: self.mode.to_string(),
+            node: self.picture.table().node().name.clone(),
+            is_in_sync: self.has_told && !is_failing && self.pending.is_empty() && self.is_idle(),
+            services: self.picture.cluster().services().count(),
+            service_ports: self.picture.table().ports().count(),
+            reports: self.picture.reports().len(),
+            problems: self.picture.problems().iter().map(ToString::to_string).collect(),
+            picture_age_seconds: self.changed_at.map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
+            pending: self.waiting(is_failing),
+            keeps_leftovers: self.source.is_loaded && !self.source.is_complete,
+            drift: self.drift.status(now),
+            failures: Failures { in_a_row: failures_in_a_row, ..told.failures.clone() },
+            ..told
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        !matches!(self.under_way, UnderWay::Sync(..))
+    }
+
+    /// What is not in the kernel yet, and why.
+    fn waiting(&self, is_failing: bool) -> Pending {
+        let because = if !self.source.is_loaded {
+            "the source was not read yet"
+        } else if is_failing {
+            "the last sync failed"
+        } else if self.pending.is_empty() && self.is_idle() {
+            return Pending::default();
+        } else if self.is_idle() {
+            "it is written with the next sync, a moment from now"
+        } else {
+            "it is being written"
+        };
+        let under_way = match &self.under_way {
+            UnderWay::Sync(about, _) => about.before.len(),
+            _ => 0,
+        };
+        Pending { service_ports: self.pending.before.len() + under_way, because: Some(because.to_owned()) }
+    }
+}

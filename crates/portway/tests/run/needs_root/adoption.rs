@@ -1,0 +1,78 @@
+//! A fresh process on a kernel that is not empty: leftovers, other layouts, other programs.
+
+use super::{WEB, place};
+
+fn api() -> String {
+    WEB.replace("web", "api").replace("10.96.0.80", "10.96.0.90").replace("10.244.0.", "10.244.9.")
+}
+
+#[test]
+fn root_a_file_that_is_broken_at_the_start_takes_no_service_away() {
+    let Some(place) = place() else { return };
+    place.write("api.yaml", &api());
+    let mut running = place.start();
+    running.wait_for("portway is in sync: 2 service ports");
+    running.terminate();
+    place.write("api.yaml", "kind: [");
+    let again = place.start();
+    again.wait_for("portway is in sync: 1 service ports");
+    let rules = place.nft("list table ip kube-proxy");
+    assert!(rules.contains("10.96.0.90") && rules.contains("10.244.9.1"), "{rules}");
+    place.portway("status").ends_with(0).says(&["Picture:", "not all files can be read", "api.yaml"]);
+    // What is changed in the meantime is followed.
+    place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
+    place.until("it is written", || place.nft("list table ip kube-proxy").contains("10.244.0.77"));
+    assert!(place.nft("list table ip kube-proxy").contains("10.96.0.90"));
+    // Mended: what it says counts, and what nobody asks for goes.
+    place.write("api.yaml", &api().replace("10.96.0.90", "10.96.0.91"));
+    place.until("the leftover is gone", || {
+        let rules = place.nft("list table ip kube-proxy");
+        rules.contains("10.96.0.91") && !rules.contains("10.96.0.90")
+    });
+}
+
+#[test]
+fn root_another_layout_is_replaced() {
+    for layout in ["portway layout 0", "portway layout 2"] {
+        let Some(place) = place() else { return };
+        place.write(
+            "../old.nft",
+            &format!("table ip kube-proxy {{ comment \"{layout}\"; chain old {{ }}; }}\n"),
+        );
+        place.nft("-f old.nft");
+        let running = place.start();
+        running.wait_for("portway is in sync");
+        let line = running.wait_for_log("our rules took the place of");
+        assert!(line.contains(layout), "{line}");
+        let rules = place.nft("list ruleset");
+        assert!(rules.contains("portway layout 1") && !rules.contains(layout), "{rules}");
+        assert!(!rules.contains("chain old") && !rules.contains("beside"), "{rules}");
+        place.portway("status").ends_with(0).says(&["Took over:", layout]);
+    }
+}
+
+#[test]
+fn root_the_table_of_another_program_stays_while_a_file_is_broken() {
+    let Some(place) = place() else { return };
+    place.write(
+        "../theirs.nft",
+        "table ip kube-proxy { comment \"rules for kube-proxy\"; chain services { }; }\n",
+    );
+    place.nft("-f theirs.nft");
+    place.write("api.yaml", "kind: [");
+    let running = place.start();
+    running.wait_for_log("stays until all sources are read");
+    assert!(place.nft("list table ip kube-proxy").contains("chain services"));
+    place.write("api.yaml", &api());
+    place.until("ours is in place", || place.nft("list table ip kube-proxy").contains("10.96.0.90"));
+}
+
+#[test]
+fn root_old_leftovers_of_a_crash_go() {
+    let Some(place) = place() else { return };
+    place.write("../beside.nft", "table ip kube-proxy-beside { comment \"portway layout 1\"; }\n");
+    place.nft("-f beside.nft");
+    let running = place.start();
+    running.wait_for("portway is in sync");
+    assert!(!place.nft("list tables").contains("beside"));
+}
