@@ -39,6 +39,22 @@ const BENCHES: &[Bench] = &[
         look: Look::Markdown,
     },
     Bench {
+        name: "moments",
+        package: "portway",
+        target: "moments",
+        about: "start, restart, hand-over, and the repair of what others broke, in a real kernel; needs root",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+    },
+    Bench {
+        name: "conntrack",
+        package: "portway",
+        target: "conntrack",
+        about: "forgetting stale flows among 100,000 others in a real kernel; needs root",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+    },
+    Bench {
         name: "model",
         package: "model",
         target: "model",
@@ -75,8 +91,8 @@ pub(crate) fn details() -> String {
     format!(
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
-         Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables) measures\n\
-         the smallest size alone and leaves the page as it is; `--again FILE` (nftables) shows an earlier run's JSON.\n",
+         Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
+         conntrack) measures less and leaves the page as it is; `--again FILE` (nftables) shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )
 }

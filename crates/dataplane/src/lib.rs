@@ -5,6 +5,7 @@
 //! Absent on purpose: Kubernetes objects, decisions (the table has made them), and time: deletions that must wait are
 //! announced in [`Synced::settle_after`], and the caller comes back.
 
+pub mod flows;
 pub mod nftables;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::netlink::{Header, Message, MessageWriter, Messages, flags};
 use crate::nft::Family;
-use crate::{host, nft};
+use crate::{conntrack, host, nft};
 
 const CASES: u64 = 300_000;
 
@@ -53,6 +53,7 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds.extend([error_message(), done_message(), address_message(), route_message()]);
+    seeds.extend(conntrack::fuzzed::messages());
     seeds
 }
 
@@ -101,8 +102,8 @@ fn arbitrary(random: &mut Random) -> Vec<u8> {
 }
 
 fn mutated(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
-    // One case in eight is of the four rare kinds at the end.
-    let first = if random.below(8) == 0 { seeds.len() - 4 } else { 0 };
+    // One case in eight is of the six rare kinds at the end.
+    let first = if random.below(8) == 0 { seeds.len() - 6 } else { 0 };
     let mut bytes = seeds[first + random.below(seeds.len() - first)].clone();
     for _ in 0..=random.below(6) {
         let at = random.below(bytes.len());
@@ -127,6 +128,7 @@ fn decode(bytes: &[u8]) -> usize {
     for message in Messages::new(bytes) {
         if let Ok(Message::Data(header, body)) = message {
             good += usize::from(nft::decodes(header, body));
+            good += usize::from(conntrack::fuzzed::decodes(header, body));
             host::decode_all(body);
         }
     }

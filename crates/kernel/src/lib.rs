@@ -5,6 +5,7 @@
 //! | [`netlink`] | sockets, message framing and attributes: the words every kernel subsystem shares |
 //! | [`host`] | this machine's addresses, links and routes, read and watched |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
+//! | [`conntrack`] | the connection tracker: its entries, visited and deleted |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends |
@@ -18,6 +19,7 @@
 #[cfg(test)]
 extern crate self as kernel;
 
+pub mod conntrack;
 #[cfg(test)]
 mod fuzz;
 pub mod host;

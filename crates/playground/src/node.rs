@@ -112,16 +112,31 @@ impl Node {
     fn furnish_host(&self) -> Result<()> {
         let mut batch = Batch::default();
         batch.add("link set lo up");
-        batch.add("link set eth0 up");
-        add_addresses(&mut batch, plan::node(self.number), "eth0", [24, 64]);
-        batch.add("route add 172.16.0.0/24 dev eth0");
-        batch.add("route add fd00:172::/64 dev eth0");
-        add_routes(&mut batch, &plan::ANYWHERE, plan::UNDERLAY);
-        for other in (1..).take(NODES.len()).filter(|number| *number != self.number) {
-            add_routes(&mut batch, &plan::pod_networks(other), plan::node(other));
-        }
+        self.add_uplink(&mut batch, "eth0");
         self.add_pod_network(&mut batch);
         batch.run(&self.place)
+    }
+
+    /// Gives the link to the outside, whatever its name is by now, the addresses and routes that the kernel took away when
+    /// it went down.
+    pub fn furnish_uplink(&self, link: &str) -> Result<()> {
+        let mut batch = Batch::default();
+        self.add_uplink(&mut batch, link);
+        batch.run(&self.place)?;
+        self.plug()
+    }
+
+    fn add_uplink(&self, batch: &mut Batch, link: &str) {
+        batch.add(format!("link set dev {link} up"));
+        let own = plan::node(self.number);
+        batch.add(format!("addr replace {}/24 dev {link}", own.v4));
+        batch.add(format!("addr replace {}/64 dev {link} nodad", own.v6));
+        batch.add(format!("route replace 172.16.0.0/24 dev {link}"));
+        batch.add(format!("route replace fd00:172::/64 dev {link}"));
+        replace_routes(batch, &plan::ANYWHERE, plan::UNDERLAY);
+        for other in (1..).take(NODES.len()).filter(|number| *number != self.number) {
+            replace_routes(batch, &plan::pod_networks(other), plan::node(other));
+        }
     }
 
     fn add_pod_network(&self, batch: &mut Batch) {
@@ -168,6 +183,12 @@ impl Node {
         }
         add_routes(&mut batch, &plan::ANYWHERE, gateway);
         batch.run(pod)
+    }
+}
+
+fn replace_routes<S: AsRef<str>>(batch: &mut Batch, networks: &[S; 2], gateway: plan::Pair) {
+    for (network, gateway) in networks.iter().zip(gateway.both()) {
+        batch.add(format!("route replace {} via {gateway}", network.as_ref()));
     }
 }
 

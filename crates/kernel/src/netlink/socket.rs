@@ -122,26 +122,63 @@ impl Socket {
         mut decode: impl FnMut(Header, &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
         for _ in 0..LIST_ATTEMPTS {
-            let sequence = self.next_sequence();
-            let mut writer = MessageWriter::default();
-            let flags = flags::REQUEST | flags::DUMP;
-            writer.message(Header { kind, flags, sequence, port: 0 }, &request);
-            self.send(writer.bytes())?;
-            if let Some(found) = self.collect(what, sequence, &mut decode)? {
+            let (mut found, mut interrupted) = (Vec::new(), false);
+            let is_whole = self.list_once(what, kind, &request, &mut |head, body| {
+                interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
+                if !interrupted {
+                    found.extend(decode(head, body)?);
+                }
+                Ok(())
+            })?;
+            if is_whole {
                 return Ok(found);
             }
         }
         Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
     }
 
-    /// Gathers the answers to one listing; `None` if it was interrupted.
-    fn collect<T>(
+    /// Lists without keeping anything: `visit` gets each answer as it comes. When others write meanwhile, the listing is
+    /// begun anew, so what `visit` sees twice must do no harm.
+    pub fn visit(
+        &mut self,
+        what: &'static str,
+        kind: u16,
+        request: impl Fn(&mut MessageWriter),
+        mut visit: impl FnMut(Header, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for _ in 0..LIST_ATTEMPTS {
+            if self.list_once(what, kind, &request, &mut visit)? {
+                return Ok(());
+            }
+        }
+        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
+    }
+
+    /// One listing; false if it was interrupted.
+    fn list_once(
+        &mut self,
+        what: &'static str,
+        kind: u16,
+        request: impl Fn(&mut MessageWriter),
+        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let sequence = self.next_sequence();
+        let mut writer = MessageWriter::default();
+        let flags = flags::REQUEST | flags::DUMP;
+        writer.message(Header { kind, flags, sequence, port: 0 }, request);
+        self.send(writer.bytes())?;
+        self.hear_listing(what, sequence, visit)
+    }
+
+    /// Hears a listing to its end, also when `visit` fails half way: until then the kernel takes no other one through this
+    /// socket.
+    fn hear_listing(
         &mut self,
         what: &'static str,
         sequence: u32,
-        decode: &mut impl FnMut(Header, &[u8]) -> Result<Option<T>>,
-    ) -> Result<Option<Vec<T>>> {
-        let (mut found, mut interrupted) = (Vec::new(), false);
+        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let (mut result, mut interrupted) = (Ok(()), false);
         loop {
             let silent = Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() };
             let bytes = self.receive(ANSWER_LIMIT)?.ok_or(silent)?;
@@ -149,16 +186,16 @@ impl Socket {
                 match message? {
                     Message::Data(head, body) if head.sequence == sequence => {
                         interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        if !interrupted && let Some(item) = decode(head, body)? {
-                            found.push(item);
+                        if result.is_ok() {
+                            result = visit(head, body);
                         }
                     }
                     Message::Done(head, None) if head.sequence == sequence => {
                         interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        return Ok((!interrupted).then_some(found));
+                        return result.map(|()| !interrupted);
                     }
                     Message::Done(head, Some(Errno(libc::EINTR))) if head.sequence == sequence => {
-                        return Ok(None);
+                        return result.map(|()| false);
                     }
                     Message::Done(head, Some(errno)) if head.sequence == sequence => {
                         return Err(Error::System { action: what, errno });

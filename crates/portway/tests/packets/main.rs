@@ -15,8 +15,6 @@
 //!
 //! The list is written once; a mode is one line below it. A case that fails prints the rules of both nodes, the logs of
 //! both portways, and `portway explain` of its packet.
-//!
-//! Absent on purpose: what becomes of a UDP flow whose endpoint is gone. Stale flows are another matter.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
@@ -75,7 +73,16 @@ mod needs_root {
                 frontends::root_a_service_of_one_family_ignores_the_other
                 live::root_endpoints_come_and_go_without_a_failed_connection
                 live::root_services_come_and_go_beside_one_that_serves
-                live::root_a_restart_disturbs_nobody
+                restart::root_twenty_restarts_and_twenty_kills_break_nothing
+                restart::root_a_hand_over_disturbs_nobody
+                flows::root_a_udp_client_whose_pod_was_replaced_reaches_the_new_one
+                flows::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one
+                flows::root_a_udp_client_that_spoke_before_any_endpoint_reaches_it_once_there_is_one
+                flows::root_flows_of_a_deleted_service_do_not_leak_to_the_pod
+                flows::root_flows_of_a_service_that_was_deleted_during_a_restart_do_not_leak
+                flows::root_flows_of_others_are_left_alone
+                host::root_node_ports_move_with_the_address_of_the_host
+                host::root_node_ports_answer_after_an_interface_was_renamed_and_went_down_and_up
                 live::root_a_balancer_goes_on_when_a_node_dies
             }
         };

@@ -108,6 +108,11 @@ impl Service {
         &self.name
     }
 
+    /// Its node port for connections that stay.
+    pub(crate) fn held_node_port(&self) -> u16 {
+        HELD_NODE_PORTS + self.number
+    }
+
     /// Its cluster IP, with its port.
     pub(crate) fn cluster_ip(&self, family: Family) -> SocketAddr {
         self.address(family, "10.96.0", "fd00:96")

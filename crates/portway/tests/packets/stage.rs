@@ -159,6 +159,33 @@ impl Stage {
         self.portways.remove(node).unwrap().kill9().unwrap();
     }
 
+    /// Asks the portway of a node to end, and waits until it has.
+    pub(crate) fn terminate(&mut self, node: &str) {
+        let ended = self.portways.remove(node).unwrap().terminate(DEADLINE).unwrap();
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    }
+
+    /// Starts another portway on a node that goes on in the place of the one that is there, and then ends that one.
+    pub(crate) fn hand_over(&mut self, node: &'static str) {
+        let mut old = self.portways.remove(node).unwrap();
+        self.setting.arguments.push("--take-over");
+        self.start(node);
+        self.setting.arguments.pop();
+        self.wait_for_sync(node);
+        assert!(old.terminate(DEADLINE).unwrap().is_some_and(|status| status.success()));
+    }
+
+    /// Adds or replaces a Service, though perhaps nobody is there who could follow.
+    pub(crate) fn apply_unheard(&mut self, service: &Service) {
+        self.put(service);
+    }
+
+    /// Removes a Service, though perhaps nobody is there who could follow.
+    pub(crate) fn delete_unheard(&mut self, service: &Service) {
+        self.files.remove(service.name());
+        fs::remove_file(self.path_of(service.name())).unwrap();
+    }
+
     /// Adds or replaces a Service, and waits until both nodes have it.
     pub(crate) fn apply(&mut self, service: &Service) {
         self.put(service);
@@ -167,8 +194,7 @@ impl Stage {
 
     /// Removes a Service, and waits until both nodes have forgotten it.
     pub(crate) fn delete(&mut self, service: &Service) {
-        self.files.remove(service.name());
-        fs::remove_file(self.path_of(service.name())).unwrap();
+        self.delete_unheard(service);
         self.wait_for_both();
     }
 

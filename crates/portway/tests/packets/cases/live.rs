@@ -57,21 +57,6 @@ pub(crate) fn root_services_come_and_go_beside_one_that_serves(setting: &Setting
     traffic.end(&stage);
 }
 
-/// Rules outlive the program that wrote them, and the next one finds nothing to do.
-pub(crate) fn root_a_restart_disturbs_nobody(setting: &Setting) {
-    let web = Service::new("web", 1).on(&ALL);
-    let Some(mut stage) = setting.stage(&[&web]) else { return };
-    let traffic = Traffic::start(&stage, &web);
-    for node in ["a", "b", "a", "b"] {
-        stage.kill(node);
-        traffic.go_on();
-        stage.start(node);
-        stage.wait_for_sync(node);
-        traffic.go_on();
-    }
-    traffic.end(&stage);
-}
-
 pub(crate) fn root_a_balancer_goes_on_when_a_node_dies(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
     let Some(mut stage) = setting.stage(&[&web]) else { return };
@@ -104,13 +89,13 @@ pub(crate) fn root_a_balancer_goes_on_when_a_node_dies(setting: &Setting) {
 }
 
 /// Two clients that ask without a pause: a pod dials the cluster IP, an outsider a node port.
-struct Traffic {
+pub(crate) struct Traffic {
     loads: [(Family, Load); 2],
     enough: u64,
 }
 
 impl Traffic {
-    fn start(stage: &Stage, web: &Service) -> Self {
+    pub(crate) fn start(stage: &Stage, web: &Service) -> Self {
         let work = Work { parallel: 2, ask: Ask::within(PATIENCE), ..Work::default() };
         let load = |from, to| Load::start(stage.place(from), to, &work).unwrap();
         let node_port = stage.place("b").at(Family::V6, web.node_port());
@@ -127,6 +112,13 @@ impl Traffic {
         self.loads.iter().all(|(_, load)| load.so_far().ok >= self.enough / 2)
     }
 
+    /// Lets connections pass until there have been enough.
+    pub(crate) fn until_enough(&self) {
+        while !self.is_enough() {
+            self.go_on();
+        }
+    }
+
     /// Do clients seldom meet a port that they had a moment ago? If they do, connection tracking takes one SYN of some
     /// 200,000 for a packet of the connection of then (`ct state established`), and no rule is asked: it goes to the endpoint
     /// of then. A counter in the forward hook showed two such SYNs for two refusals, and no new one among 430,000.
@@ -135,13 +127,13 @@ impl Traffic {
     }
 
     /// Lets a number of connections pass.
-    fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         for (_, load) in &self.loads {
             assert!(load.wait_for(LULL, LULL_LIMIT), "traffic has come to rest: {}", load.so_far());
         }
     }
 
-    fn end(self, stage: &Stage) {
+    pub(crate) fn end(self, stage: &Stage) {
         for (family, load) in self.loads {
             let stats = load.stop();
             stage.talk.count_stats(family, Protocol::Tcp, &stats);

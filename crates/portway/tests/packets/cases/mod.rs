@@ -3,10 +3,13 @@
 pub(crate) mod affinity;
 pub(crate) mod balance;
 pub(crate) mod detect;
+pub(crate) mod flows;
 pub(crate) mod frontends;
+pub(crate) mod host;
 pub(crate) mod live;
 pub(crate) mod policies;
 pub(crate) mod refusals;
+pub(crate) mod restart;
 pub(crate) mod sources;
 
 /// All server pods of the playground.
