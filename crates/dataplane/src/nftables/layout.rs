@@ -8,6 +8,8 @@ use kernel::nft::{Comment, Field, Flags, Set};
 pub(super) const TABLE: &str = "kube-proxy";
 /// The name of a second table of ours, while the first takes the place of somebody else's.
 pub(super) const BESIDE: &str = "kube-proxy-beside";
+/// A chain that upstream's kube-proxy always has in its table, and that we never have.
+pub(super) const UPSTREAMS_CHAIN: &str = "services";
 /// How our table is known, also by a later version.
 pub(super) const MARK_OF_OURS: &str = "portway layout ";
 /// The number of this layout.

@@ -97,6 +97,13 @@ impl<K: Kernel> Nftables<K> {
         state.sync(&mut self.kernel, desired, (news, self.leftovers), synced)
     }
 
+    /// Upstream's kube-proxy writes into a table of that name as it finds it, so our mark stays on what is its own then.
+    fn is_upstreams(&mut self, family: kernel::nft::Family, table: &str) -> Result<bool, Error> {
+        let Some(listed) = self.kernel.list(family, table)? else { return Ok(false) };
+        let chain = layout::UPSTREAMS_CHAIN;
+        Ok(listed.chains.contains_key(chain) || listed.unknown.contains(&format!("chain {chain}")))
+    }
+
     fn settle_after(&self) -> Option<Duration> {
         (self.v4.is_unsettled() || self.v6.is_unsettled()).then_some(SETTLE_AFTER)
     }
@@ -145,6 +152,9 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
             let tables = self.kernel.tables(family)?;
             for table in tables.iter().filter(|table| is_ours(table)) {
+                if self.is_upstreams(family, &table.name)? {
+                    continue;
+                }
                 let mut transaction = Transaction::new(family, &table.name);
                 transaction.destroy_table();
                 self.kernel.run(&transaction)?;

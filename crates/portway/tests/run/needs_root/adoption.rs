@@ -76,3 +76,44 @@ fn root_old_leftovers_of_a_crash_go() {
     running.wait_for("portway is in sync");
     assert!(!place.nft("list tables").contains("beside"));
 }
+
+/// What upstream's kube-proxy does at its start to a table that it finds: its base chains are made anew, the rest stays.
+const UPSTREAMS_START: &str = "\
+add table ip kube-proxy { comment \"rules for kube-proxy\"; }
+add chain ip kube-proxy nat-prerouting { type nat hook prerouting priority -100; }
+delete chain ip kube-proxy nat-prerouting
+add chain ip kube-proxy nat-prerouting { type nat hook prerouting priority -100; }
+add chain ip kube-proxy nat-output { type nat hook output priority -100; }
+delete chain ip kube-proxy nat-output
+add chain ip kube-proxy nat-output { type nat hook output priority -100; }
+add chain ip kube-proxy nat-postrouting { type nat hook postrouting priority 100; }
+delete chain ip kube-proxy nat-postrouting
+add chain ip kube-proxy nat-postrouting { type nat hook postrouting priority 100; }
+add map ip kube-proxy service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
+add chain ip kube-proxy services
+add rule ip kube-proxy services ip daddr . meta l4proto . th dport vmap @service-ips
+add rule ip kube-proxy nat-prerouting jump services
+add rule ip kube-proxy nat-output jump services
+";
+
+#[test]
+fn root_upstream_takes_our_table_back_and_cleanup_leaves_it() {
+    let Some(place) = place() else { return };
+    let mut running = place.start();
+    running.wait_for("portway is in sync");
+    running.terminate();
+    place.write("../upstream.nft", UPSTREAMS_START);
+    place.nft("-f upstream.nft");
+    for chain in ["nat-prerouting", "nat-output", "nat-postrouting"] {
+        let rules = place.nft(&format!("list chain ip kube-proxy {chain}"));
+        assert!(!rules.contains("route") && !rules.contains("masquerade"), "ours is still in force: {rules}");
+    }
+    // The table still carries our mark, and is not ours any more.
+    place.portway("cleanup").fine();
+    assert!(place.nft("list table ip kube-proxy").contains("jump services"));
+    // And there again.
+    let again = place.start();
+    again.wait_for("portway is in sync");
+    let rules = place.nft("list table ip kube-proxy");
+    assert!(rules.contains("10.96.0.80") && !rules.contains("service-ips"), "{rules}");
+}
