@@ -53,10 +53,27 @@ pub(crate) fn build_example(package: &str, example: &str) -> Result<PathBuf> {
     build(&["--package", package, "--example", example], example)
 }
 
+/// Builds an integration test of any package, as `cargo test --workspace` does, and says where its program lies.
+pub(crate) fn build_test(test: &str) -> Result<PathBuf> {
+    let is_it =
+        |path: &Path| path.file_stem().is_some_and(|name| is_test_program(&name.to_string_lossy(), test));
+    build_with("test", &["--quiet", "--no-run", "--workspace", "--test", test], is_it)
+}
+
+/// Whether a file's name is the test's, followed by cargo's hash.
+fn is_test_program(name: &str, test: &str) -> bool {
+    let hash = name.strip_prefix(test).and_then(|rest| rest.strip_prefix('-'));
+    hash.is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// Builds what the arguments choose, and says where the program of this name lies.
 fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
-    let line = format!("`cargo build {}`", arguments.join(" "));
-    let output = cargo(&["build", "--message-format", "json-render-diagnostics"])
+    build_with("build", arguments, |path| path.file_stem().is_some_and(|name| name == program))
+}
+
+fn build_with(command: &str, arguments: &[&str], is_it: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+    let line = format!("`cargo {command} {}`", arguments.join(" "));
+    let output = cargo(&[command, "--message-format", "json-render-diagnostics"])
         .args(arguments)
         .stderr(Stdio::inherit())
         .output()
@@ -68,8 +85,8 @@ fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
     text.lines()
         .filter_map(|line| string_field(line, "executable"))
         .map(PathBuf::from)
-        .find(|path| path.file_stem().is_some_and(|name| name == program))
-        .with_context(|| format!("{line} built no program named `{program}`"))
+        .find(|path| is_it(path))
+        .with_context(|| format!("{line} built no such program"))
 }
 
 /// The value of the first string field of this name in a JSON text as cargo writes it (no blanks).
@@ -98,6 +115,14 @@ mod tests {
         assert_eq!(string_field(json, "filenames"), None);
         assert_eq!(string_field(json, "fresh"), None);
         assert_eq!(string_field(r#"{"executable":"/cut"#, "executable"), None);
+    }
+
+    #[test]
+    fn a_test_program_is_known_by_its_name_and_hash() {
+        assert!(is_test_program("packets-dab1dd04378938a0", "packets"));
+        for other in ["packets", "packets-more-dab1dd04378938a0", "other-dab1dd04378938a0"] {
+            assert!(!is_test_program(other, "packets"), "{other}");
+        }
     }
 
     #[test]

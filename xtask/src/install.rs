@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program that tests call, and the Debian package that has it.
-struct Needed {
-    program: &'static str,
-    package: &'static str,
-    reason: &'static str,
+pub(crate) struct Needed {
+    pub(crate) program: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 const NEEDED: &[Needed] = &[
@@ -59,7 +59,8 @@ pub(crate) fn install_program(program: &str) -> Option<Missing> {
     install_packages(NEEDED.iter().filter(|needed| needed.program == program)).pop()
 }
 
-fn install_packages(needed: impl Iterator<Item = &'static Needed>) -> Vec<Missing> {
+/// Installs the packages of those programs that are missing; what is still missing then.
+pub(crate) fn install_packages(needed: impl Iterator<Item = &'static Needed>) -> Vec<Missing> {
     let wanted: Vec<&Needed> = needed.filter(|needed| !is_on_path(needed.program)).collect();
     if wanted.is_empty() {
         return Vec::new();
@@ -132,8 +133,29 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    println!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+    println!("{}", without_addresses(&String::from_utf8_lossy(&output.stderr)).trim_end());
     Err(format!("{line} failed"))
+}
+
+/// What apt said, without the addresses and names of package servers: those are nobody's business but the machine's.
+pub(crate) fn without_addresses(text: &str) -> String {
+    let line = |line: &str| {
+        line.split(' ')
+            .map(|word| if is_address(word) { "(address)" } else { word })
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a word may be a URL, the name of a host, or its address. A number with a dot may be taken for one, too.
+fn is_address(word: &str) -> bool {
+    let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let (name, port) = bare.rsplit_once(':').unwrap_or((bare, ""));
+    let has_port = !name.is_empty() && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    // Apt quotes the hosts that it cannot find.
+    let is_quoted = word.starts_with('\'') && word.len() > 2;
+    word.contains("://") || has_port || is_quoted || bare.contains('.') || bare.matches(':').count() > 1
 }
 
 fn is_on_path(program: &str) -> bool {
@@ -169,6 +191,19 @@ mod tests {
     fn programs_are_found_on_the_path() {
         assert!(is_on_path("sh"));
         assert!(!is_on_path("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn no_address_of_a_package_server_is_shown() {
+        for (text, expected) in [
+            ("E: Failed to fetch http://mirror/debian/x.deb  404", "E: Failed to fetch (address)  404"),
+            ("Could not resolve 'mirror'", "Could not resolve (address)"),
+            ("Could not connect to mirror:80 (10.0.0.1).", "Could not connect to (address) (address)"),
+            ("connect to deb.example.org: [IP: fd00:1::2 80]", "connect to (address) [IP: (address) 80]"),
+            ("E: Unable to locate package x\nE: y", "E: Unable to locate package x\nE: y"),
+        ] {
+            assert_eq!(without_addresses(text), expected);
+        }
     }
 
     #[test]

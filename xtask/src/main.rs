@@ -13,6 +13,7 @@
     reason = "a command line tool for developers: printing is its purpose"
 )]
 
+mod aside;
 mod bench;
 mod bless;
 mod cargo;
@@ -31,6 +32,7 @@ mod summary;
 mod test;
 #[cfg(test)]
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -65,6 +67,13 @@ const COMMANDS: &[Command] = &[
         about: "The quick part of `test`, for while you work: no root, nothing installed.",
         details: check::details,
         run: check::run,
+    },
+    Command {
+        name: "vm",
+        arguments: vm::ARGUMENTS,
+        about: "Runs a command on another kernel, in a VM that sees this machine's files.",
+        details: vm::details,
+        run: vm::run,
     },
     Command {
         name: "bench",

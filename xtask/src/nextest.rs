@@ -97,7 +97,7 @@ fn take_in_report(xml: &str, status: ExitStatus, summary: &mut Summary) {
 fn run_with_cargo_test(profile: Profile, environment: &[(&str, &str)], summary: &mut Summary) -> Result<()> {
     println!("  without cargo-nextest: `cargo test` runs the tests");
     let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
-    command.args(["--", "--show-output", "--format", "pretty"]);
+    command.args(["--", "--show-output", "--format", "pretty", "--skip", "needs_vm::"]);
     if profile == Profile::WithoutRoot {
         command.args(["--skip", "needs_root::"]);
     }

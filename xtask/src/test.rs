@@ -11,6 +11,7 @@ use crate::nextest::{Profile, run_tests, take_in_libtest};
 use crate::second_nft;
 use crate::step::Step;
 use crate::summary::Summary;
+use crate::vm;
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -45,12 +46,12 @@ const DOCS: Gate = Gate {
     way_out: "see its messages above",
 };
 
-const STEPS: usize = 6;
+const STEPS: usize = 7;
 
 pub(crate) fn details() -> String {
     "\
 Steps: set-up (as root on Debian, installs the packages and cargo tools that are missing, and says so),
-format, clippy (warnings are errors), docs (likewise), doc tests, tests.
+format, clippy (warnings are errors), docs (likewise), doc tests, tests, another kernel (some packet tests in a VM).
 The last line is `N passed, N failed, N skipped`; what was skipped is listed with its reason."
         .to_owned()
 }
@@ -67,6 +68,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     run_gate(&DOCS, 4, STEPS, &logs, &mut summary);
     run_doc_tests(5, &logs, &mut summary);
     run_all_tests(6, STEPS, Profile::Everything, &mut summary);
+    vm::smoke::run(7, STEPS, &mut summary);
     println!("\n{}", longest::report(&crate::cargo::root()));
     Ok(summary.print())
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use kernel::namespace::socket::{connect_from, report_icmp_errors, reset_on_close};
 
+use crate::patience::patient;
 use crate::place::Place;
 use crate::reply::{Outcome, Protocol};
 
@@ -23,14 +24,14 @@ pub struct Ask {
 
 impl Default for Ask {
     fn default() -> Self {
-        Self { limit: Duration::from_secs(2), source: None }
+        Self { limit: patient(Duration::from_secs(2)), source: None }
     }
 }
 
 impl Ask {
     /// The usual way, but with this limit.
     pub fn within(limit: Duration) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit: patient(limit), ..Self::default() }
     }
 
     /// The usual way, but from this port.

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::client::{Ask, ask_datagram, connect_here, read_line, udp_here};
+use crate::patience::patient;
 use crate::place::Place;
 use crate::reply::{Outcome, Protocol, Reply};
 
@@ -57,6 +58,7 @@ impl Held {
 
     /// Asks again over the same connection.
     pub fn ping(&mut self, limit: Duration) -> Outcome {
+        let limit = patient(limit);
         self.timed(|wire| match wire {
             Wire::Tcp(stream) => {
                 stream.get_mut().write_all(b"who?\n")?;

@@ -29,6 +29,7 @@
 //! | [`client`], [`held`], [`load`], [`latency`] | one question; a connection that stays; many; how long they take |
 //! | [`sctp`], [`mod@ping`] | hand-made packets over raw sockets |
 //! | [`balancer`] | the load balancer in front of the nodes |
+//! | [`patience`] | how long is long enough |
 //! | [`statistics`] | is this balance fair? |
 //!
 //! Nothing of the machine's own network is touched, and nothing outlives the process that made it, however
@@ -44,6 +45,7 @@ mod ip;
 pub mod latency;
 pub mod load;
 pub mod node;
+pub mod patience;
 pub mod ping;
 pub mod place;
 pub mod plan;
@@ -62,6 +64,7 @@ pub use held::Held;
 pub use latency::{Latencies, connect_latencies};
 pub use load::{Load, Stats, Work, many};
 pub use node::Node;
+pub use patience::patient;
 pub use ping::{Ping, ping};
 pub use place::Place;
 pub use plan::Family;

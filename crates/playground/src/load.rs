@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Ask, ask_here};
 use crate::error::{Result, Trying};
+use crate::patience::patient;
 use crate::place::Place;
 use crate::reply::{Outcome, Protocol, Reply};
 
@@ -116,7 +117,7 @@ impl Load {
             let stats = lock(&self.stats);
             stats.ok + stats.failed
         };
-        let (goal, deadline) = (ended() + more, Instant::now() + limit);
+        let (goal, deadline) = (ended() + more, Instant::now() + patient(limit));
         while ended() < goal && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use kernel::namespace::socket::RawSocket;
 
+use crate::patience::patient;
 use crate::place::Place;
 use crate::plan::Family;
 
@@ -50,7 +51,7 @@ impl Numbers {
 
 /// Sends one echo request and waits for what comes of it.
 pub fn ping(from: &Place, destination: IpAddr, limit: Duration) -> Ping {
-    let local = from.address(Family::of(destination));
+    let (local, limit) = (from.address(Family::of(destination)), patient(limit));
     let start = Instant::now();
     let pinged = from.run(|| ping_here(local, destination, start, limit));
     match pinged {

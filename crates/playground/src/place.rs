@@ -9,6 +9,7 @@ use kernel::namespace::Namespace;
 
 use crate::error::{Error, Result, Trying};
 use crate::ip::Batch;
+use crate::patience::patient;
 use crate::plan::{Family, Pair};
 
 /// Links that have not come up by then will not.
@@ -78,7 +79,7 @@ impl Place {
     /// until then silently drops what is sent there, such as the one ARP request of this second. IPv6 gives
     /// a link its own link-local address at exactly that moment, so these are counted.
     pub(crate) fn wait_for_links(&self, count: usize) -> Result<()> {
-        let deadline = Instant::now() + LINKS_LIMIT;
+        let deadline = Instant::now() + patient(LINKS_LIMIT);
         let is_ready = || count_link_locals().is_some_and(|ready| ready >= count);
         let wait = || {
             while !is_ready() && Instant::now() < deadline {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use kernel::namespace;
 
 use crate::error::{Result, Trying};
+use crate::patience::patient;
 use crate::place::Place;
 
 /// How often the end of a program is looked for.
@@ -55,7 +56,7 @@ impl Process {
 
     /// Waits for a line that contains `text`; `None` when the time is over.
     pub fn wait_for_line(&self, text: &str, limit: Duration) -> Option<String> {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + patient(limit);
         let mut lines = self.said.lines();
         loop {
             if let Some(line) = lines.iter().find(|line| line.contains(text)) {
@@ -80,7 +81,7 @@ impl Process {
 
     /// Waits for its end; `None` when it still runs after `limit`.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + patient(limit);
         loop {
             let ended = self.child.try_wait().trying(|| format!("wait for {}", self.name))?;
             if ended.is_some() || Instant::now() >= deadline {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use kernel::namespace::socket::{Packet, RawSocket, wait_readable};
 
+use crate::patience::patient;
 use crate::place::Place;
 use crate::plan::Family;
 use crate::reply::{Outcome, Refusal};
@@ -39,7 +40,8 @@ const PROTOCOL_UNREACHABLE: [i32; 2] = [92, 71];
 /// Refused with [`Refusal::Port`] by an ABORT or by ICMP port unreachable. An INIT-ACK from another address
 /// than the one called is [`Outcome::Broken`], with that address.
 pub fn sctp_init(from: &Place, destination: SocketAddr, limit: Duration) -> Outcome {
-    let asked = from.run(|| init_here(from.address(Family::of(destination.ip())), destination, limit));
+    let (local, limit) = (from.address(Family::of(destination.ip())), patient(limit));
+    let asked = from.run(|| init_here(local, destination, limit));
     asked.unwrap_or_else(|error| Outcome::Broken { what: error.to_string() })
 }
 

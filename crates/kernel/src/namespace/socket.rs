@@ -1,12 +1,12 @@
-//! Sockets that std cannot make: raw IP, TCP from a chosen source, and waiting for many at once.
+//! Sockets that std cannot make: raw IP, TCP from a chosen source, SCTP, and waiting for many at once.
 //!
 //! In: addresses and bytes. Out: std's own types where they fit, since std can use what it cannot open.
 //!
 //! Absent on purpose: protocols. What the bytes mean is the caller's business.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::sys;
@@ -142,11 +142,39 @@ impl AsFd for LinkSocket {
 
 /// Connects from a source of the caller's choice; port 0 lets the kernel choose. Waits up to `limit`.
 pub fn connect_from(source: SocketAddr, destination: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let family = if source.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let fd = sys::socket(family, libc::SOCK_STREAM, 0)?;
+    connect_stream(0, source, destination, limit)
+}
+
+/// The same over SCTP: one association that reads and writes like a stream. A kernel without SCTP says `Unsupported`.
+pub fn connect_sctp(source: SocketAddr, destination: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    connect_stream(libc::IPPROTO_SCTP, source, destination, limit).map_err(no_protocol_is_unsupported)
+}
+
+/// Takes SCTP associations, each of which reads and writes like a stream. A kernel without SCTP says `Unsupported`.
+pub fn listen_sctp(local: SocketAddr) -> io::Result<TcpListener> {
+    const QUEUE: libc::c_int = 128;
+    let fd = stream_at(libc::IPPROTO_SCTP, local).map_err(no_protocol_is_unsupported)?;
+    sys::listen(fd.as_fd(), QUEUE)?;
+    Ok(fd.into())
+}
+
+/// A stream socket of a protocol (0 is TCP) with an address of its own.
+fn stream_at(protocol: libc::c_int, local: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let fd = sys::socket(family, libc::SOCK_STREAM, protocol)?;
     sys::set_number(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    sys::bind(fd.as_fd(), source)?;
-    let stream = TcpStream::from(fd);
+    sys::bind(fd.as_fd(), local)?;
+    Ok(fd)
+}
+
+fn connect_stream(
+    protocol: libc::c_int,
+    source: SocketAddr,
+    destination: SocketAddr,
+    limit: Duration,
+) -> io::Result<TcpStream> {
+    // std reads, writes and closes any kind of stream socket; only opening others than TCP is beyond it.
+    let stream = TcpStream::from(stream_at(protocol, source)?);
     stream.set_write_timeout(Some(limit))?;
     sys::connect(stream.as_fd(), destination).map_err(still_connecting_is_a_timeout)?;
     stream.set_write_timeout(None)?;
@@ -187,6 +215,14 @@ fn without_header(mut bytes: Vec<u8>, local: IpAddr) -> Vec<u8> {
 fn still_connecting_is_a_timeout(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EINPROGRESS | libc::EAGAIN) => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+/// A kernel without a protocol has several words for it.
+fn no_protocol_is_unsupported(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT) => io::ErrorKind::Unsupported.into(),
         _ => error,
     }
 }

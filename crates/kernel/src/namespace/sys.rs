@@ -68,6 +68,13 @@ pub(super) fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     })
 }
 
+/// Has a stream socket take connections.
+#[expect(unsafe_code, reason = "listen(2)")]
+pub(super) fn listen(fd: BorrowedFd<'_>, queue: c_int) -> io::Result<()> {
+    // SAFETY: listen takes plain numbers; the descriptor is open while borrowed.
+    check(unsafe { libc::listen(fd.as_raw_fd(), queue) }).map(drop)
+}
+
 /// Connects a socket; a stream waits as long as its send timeout says.
 #[expect(unsafe_code, reason = "connect(2) takes a raw address")]
 pub(super) fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::fate::OneOf;
 use model::{Fate, Protocol};
-use playground::{Family, Outcome, Refusal, Reply};
+use playground::{Family, Outcome, Refusal, Reply, patient};
 
 use crate::manifest::Service;
 use crate::reference::{Verdict, verdict};
@@ -23,7 +23,7 @@ const ASKED_MAX: usize = 200;
 /// So often is asked at least.
 const ASKED_MIN: usize = 5;
 /// A refusal takes less. The first retransmission of a lost packet comes after a second.
-pub(crate) const AT_ONCE: Duration = Duration::from_millis(300);
+const AT_ONCE: Duration = Duration::from_millis(300);
 /// A machine may be busy elsewhere just then; a refusal that is slow in itself is slow each time.
 const REFUSED_MAX: usize = 5;
 
@@ -42,6 +42,11 @@ impl Target {
         address: impl Fn(Family) -> SocketAddr + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), at, address: Box::new(address) }
+    }
+
+    /// The node at which a packet for it is aimed.
+    pub(crate) fn at(&self) -> &'static str {
+        self.at
     }
 
     /// Its address of one family.
@@ -240,7 +245,7 @@ impl<'a> Row<'a> {
     /// The kernel tells the sender at once, as an error of `send` (EPERM).
     fn check_own_datagram(&self) {
         self.check_outcome(PATIENCE, |outcome| {
-            matches!(outcome, Outcome::Refused { refusal: Refusal::Unreachable, elapsed } if *elapsed < AT_ONCE)
+            matches!(outcome, Outcome::Refused { refusal: Refusal::Unreachable, elapsed } if is_soon(*elapsed))
         });
     }
 
@@ -271,5 +276,10 @@ impl<'a> Row<'a> {
 }
 
 fn is_at_once(outcome: &Outcome) -> bool {
-    outcome.is_refused() && matches!(outcome, Outcome::Refused { elapsed, .. } if *elapsed < AT_ONCE)
+    outcome.is_refused() && matches!(outcome, Outcome::Refused { elapsed, .. } if is_soon(*elapsed))
+}
+
+/// Soon enough for a refusal, on this machine.
+pub(crate) fn is_soon(elapsed: Duration) -> bool {
+    elapsed < patient(AT_ONCE)
 }

@@ -88,7 +88,21 @@ mod needs_root {
         };
     }
 
+    pub(crate) use cases;
+
     mod nftables {
         all_cases!(Nftables);
+    }
+}
+
+/// The tests that need the VM's kernel: `cargo xtask test` runs them there, and leaves them out elsewhere by this name.
+mod needs_vm {
+    use crate::needs_root::cases;
+
+    mod nftables {
+        super::cases! { Nftables:
+            short::root_a_restart_disturbs_nobody
+            sctp::root_real_sctp_sockets_reach_their_endpoint
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use playground::plan::NODES;
-use playground::{Options, Place, Playground, PodNetwork, Process, available};
+use playground::{Options, Place, Playground, PodNetwork, Process, available, patient};
 use portway::modes::Mode;
 use portway::picture::Picture;
 use portway::socket;
@@ -305,7 +305,7 @@ impl Drop for Stage {
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < DEADLINE, "it is not so that {what}");
+        assert!(begun.elapsed() < patient(DEADLINE), "it is not so that {what}");
         std::thread::sleep(POLL);
     }
 }

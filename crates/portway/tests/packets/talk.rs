@@ -53,7 +53,7 @@ impl Talk {
     }
 
     /// So many were asked elsewhere.
-    fn count(&self, family: Family, protocol: Protocol, more: u64) {
+    pub(crate) fn count(&self, family: Family, protocol: Protocol, more: u64) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         *asked.entry((family, protocol)).or_default() += more;
     }

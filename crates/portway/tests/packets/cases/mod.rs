@@ -10,6 +10,8 @@ pub(crate) mod live;
 pub(crate) mod policies;
 pub(crate) mod refusals;
 pub(crate) mod restart;
+pub(crate) mod sctp;
+pub(crate) mod short;
 pub(crate) mod sources;
 
 /// All server pods of the playground.

@@ -6,7 +6,7 @@ use model::Protocol;
 use model::fate::Refusal;
 use playground::{Family, Outcome, Ping, Refusal as Answer, ping};
 
-use crate::check::{AT_ONCE, Target, Want};
+use crate::check::{Target, Want, is_soon};
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage};
 use crate::talk::{PATIENCE, SILENCE};
@@ -92,7 +92,7 @@ fn check_ping(stage: &Stage, client: &str, to: SocketAddr) {
     let promise = stage.mode().promises().ping_of_cluster_ip;
     let limit = if promise == Refusal::Reject { PATIENCE } else { SILENCE };
     let is_right = |pinged: &Ping| match promise {
-        Refusal::Reject => matches!(pinged, Ping::Unreachable { elapsed } if *elapsed < AT_ONCE),
+        Refusal::Reject => matches!(pinged, Ping::Unreachable { elapsed } if is_soon(*elapsed)),
         Refusal::Drop => *pinged == Ping::TimedOut,
         Refusal::Untouched => true,
     };
