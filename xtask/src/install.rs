@@ -29,6 +29,11 @@ const NEEDED: &[Needed] = &[
         package: "iproute2",
         reason: "tests and the demo furnish network namespaces with it",
     },
+    Needed {
+        program: "iptables-legacy-restore",
+        package: "iptables",
+        reason: "tests make upstream kube-proxy's rules with it, and portway removes them with it",
+    },
 ];
 
 /// A part of the Rust toolchain that a minimal installation leaves out.

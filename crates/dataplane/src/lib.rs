@@ -7,6 +7,7 @@
 
 pub mod flows;
 pub mod nftables;
+pub mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

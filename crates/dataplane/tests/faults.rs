@@ -79,13 +79,13 @@ fn a_fault_in_the_middle_of_a_cold_start_is_made_good() {
     let mut small = Small::new();
     small.service("web", "10.96.0.10", "None");
     small.endpoints("web", &["10.244.1.1"]);
-    for passed in 0..6 {
+    for passed in 0..8 {
         let mut dataplane = Nftables::new(FailsOnce::after(passed), Options::default());
         let is_refused = dataplane.sync(&small.table, Scope::Everything).is_err();
         assert_eq!(
             is_refused,
-            passed < 4,
-            "three transactions for IPv4, and one for the empty table of IPv6"
+            passed < 6,
+            "table, new chains, services and doors of IPv4; table and doors of IPv6"
         );
         let synced = dataplane.sync(&small.table, Scope::Changed(&BTreeSet::new())).unwrap();
         assert_eq!(synced.was_full, is_refused);

@@ -6,6 +6,7 @@
 //! | [`host`] | this machine's addresses, links and routes, read and watched |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
 //! | [`conntrack`] | the connection tracker: its entries, visited and deleted |
+//! | [`xtables`] | the iptables programs, both kinds: tables read and written as their text |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends |
@@ -28,3 +29,4 @@ pub mod netlink;
 pub mod nft;
 pub mod peer;
 pub mod signal;
+pub mod xtables;

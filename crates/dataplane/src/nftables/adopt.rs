@@ -2,16 +2,16 @@
 //! is there is adopted, mended, or replaced.
 //!
 //! ```text
-//!   no table            ► an empty one, then the services in chunks
+//!   no table            ► an empty one, then the services in chunks, and last its doors, the base chains
 //!   ours, this layout   ► the difference, in one transaction
-//!   anybody else's      ► ours beside it; then ours in its place, in one transaction; then the one beside goes
+//!   anybody else's      ► ours beside it; its doors closed; ours in its place, in one transaction; the one beside goes
 //! ```
 //!
 //! The table beside it is why nobody notices a take-over. A transaction is atomic for each lookup, not for each packet: a
 //! packet that is on its way through the old table just then finds its maps empty, and would leave it untranslated, for good.
 //! So it meets a second table with the same rules.
 
-use kernel::nft::{Error, Kernel, Transaction};
+use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, ServicePortId};
 
 use super::family::{Failure, FamilyState, all_ids};
@@ -52,14 +52,14 @@ impl FamilyState {
         let family = kernel_family(self.family);
         match kernel.list(family, TABLE)?.map(Observed::of_our_layout) {
             None => self.cold_start(kernel, desired, synced)?,
-            Some(Ok(observed)) => match self.compare(&observed, desired, leftovers) {
+            Some(Ok(observed)) => match self.compare(&observed, desired, self.leftovers(leftovers)) {
                 Some(transaction) => {
-                    if leftovers == Leftovers::Remove {
+                    if self.leftovers(leftovers) == Leftovers::Remove {
                         synced.left_behind.extend(observed.left_behind(desired));
                     }
                     self.run(kernel, transaction, synced)?;
                 }
-                None => self.replace(kernel, desired, synced)?,
+                None => self.replace(kernel, desired, &observed.doors(), synced)?,
             },
             Some(Err(stranger)) if leftovers == Leftovers::Keep => {
                 synced
@@ -68,7 +68,7 @@ impl FamilyState {
                 return Ok(());
             }
             Some(Err(stranger)) => {
-                self.replace(kernel, desired, synced)?;
+                self.replace(kernel, desired, &stranger.doors, synced)?;
                 synced.replaced.push(format!("table {family} {TABLE} {stranger}"));
             }
         }
@@ -96,6 +96,7 @@ impl FamilyState {
         leftovers: Leftovers,
     ) -> Option<Transaction> {
         self.forget();
+        self.has_leftovers = leftovers == Leftovers::Keep;
         observed.teach(desired, leftovers, &mut self.numbers);
         self.believe(desired);
         if !observed.has_hooks_of(&self.chains) {
@@ -109,7 +110,8 @@ impl FamilyState {
         Some(transaction)
     }
 
-    /// Into no table at all: an empty one first, then the services in chunks, each of them whole.
+    /// Into no table at all: sets, chains and services first, in chunks, and last the base chains, by which packets come in.
+    /// Until then nothing of it is in force, and whoever stops half-way leaves what was: nothing.
     fn cold_start<K: Kernel>(
         &mut self,
         kernel: &mut K,
@@ -118,41 +120,87 @@ impl FamilyState {
     ) -> Result<(), Failure> {
         let mut transaction = self.empty_table();
         transaction.extend(self.follow(desired, std::iter::empty()).operations);
-        self.run(kernel, transaction, synced)?;
+        self.run_without_doors(kernel, transaction, synced)?;
         let ids: Vec<ServicePortId> = all_ids(desired).collect();
         for chunk in ids.chunks(CHUNK) {
             let transaction = self.follow(desired, chunk.iter().cloned());
-            self.run(kernel, transaction, synced)?;
+            self.run_without_doors(kernel, transaction, synced)?;
         }
-        Ok(())
+        let mut doors = self.transaction();
+        for (chain, rules) in self.chains.values().filter(|(chain, _)| chain.base.is_some()) {
+            doors.push(Operation::AddChain(chain.clone()));
+            doors.extend(rules.iter().cloned().map(Operation::AddRule));
+        }
+        self.run(kernel, doors, synced)
     }
 
-    /// In the place of a table that is not as ours are.
+    fn run_without_doors<K: Kernel>(
+        &mut self,
+        kernel: &mut K,
+        mut transaction: Transaction,
+        synced: &mut Synced,
+    ) -> Result<(), Failure> {
+        let is_door = |name: &Name| self.chains.get(name).is_some_and(|(chain, _)| chain.base.is_some());
+        transaction.operations.retain(|operation| match operation {
+            Operation::AddChain(chain) => chain.base.is_none(),
+            Operation::AddRule(rule) => !is_door(&rule.chain),
+            Operation::FlushChain(name) => !is_door(name),
+            _ => true,
+        });
+        self.run(kernel, transaction, synced)
+    }
+
+    /// In the place of a table that is not as ours are, and that packets enter by these chains.
     fn replace<K: Kernel>(
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
+        doors: &[Name],
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         let ours = self.whole(desired);
         self.run(kernel, Transaction { table: BESIDE.into(), ..ours.clone() }, synced)?;
+        self.run(kernel, close(doors, self.transaction()), synced)?;
         self.run(kernel, ours, synced)
     }
 
     /// A table beside ours is there at the end of a replacement, and after a crash in the middle of one.
     fn remove_beside<K: Kernel>(&mut self, kernel: &mut K, synced: &mut Synced) -> Result<(), Failure> {
         let family = kernel_family(self.family);
-        let mut transaction = Transaction::new(family, BESIDE);
-        if kernel.tables(family)?.iter().any(|table| &*table.name == BESIDE && is_ours(table)) {
-            transaction.destroy_table();
+        let is_there = kernel.tables(family)?.iter().any(|table| &*table.name == BESIDE && is_ours(table));
+        for step in if is_there { removal(kernel, family, BESIDE)? } else { Vec::new() } {
+            self.run(kernel, step, synced)?;
         }
-        self.run(kernel, transaction, synced)
+        Ok(())
     }
+}
+
+/// The removal of a table, in two transactions. In one, a packet on its way could find its frontend gone and the refusal of
+/// undefined ports still there; so no packet enters any more when the table goes.
+pub(super) fn removal<K: Kernel>(
+    kernel: &mut K,
+    family: kernel::nft::Family,
+    table: &str,
+) -> Result<Vec<Transaction>, Error> {
+    let doors = kernel.list(family, table)?.map(|listed| doors(&listed)).unwrap_or_default();
+    let mut gone = Transaction::new(family, table);
+    gone.destroy_table();
+    Ok(vec![close(&doors, Transaction::new(family, table)), gone])
+}
+
+/// The chains by which packets enter a table.
+pub(super) fn doors(listed: &Listed) -> Vec<Name> {
+    listed.chains.values().filter(|chain| chain.base.is_some()).map(|chain| chain.name.clone()).collect()
+}
+
+fn close(doors: &[Name], mut transaction: Transaction) -> Transaction {
+    transaction.extend(doors.iter().cloned().map(Operation::DeleteChain));
+    transaction
 }
 
 impl std::fmt::Display for Stranger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.comment {
             Some(comment) => write!(f, "of another program or version (\"{comment}\")"),
             None => f.write_str("of another program"),
         }

@@ -33,6 +33,12 @@ pub(super) struct FamilyState {
     /// How the kernel last took the service ports that were followed since, as far as that is known.
     pub(super) before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
     pub(super) withheld: Withheld,
+    /// Some kernel was once as we believed.
+    was_known: bool,
+    /// Service ports that were withheld before anything was known of them: what the kernel holds of an earlier life stays.
+    blind: BTreeSet<ServicePortId>,
+    /// The kernel may hold what nobody asks for.
+    pub(super) has_leftovers: bool,
     pub(super) numbers: Numbers,
     pub(super) counts: Counts,
     pub(super) ground: Option<Ground>,
@@ -71,6 +77,9 @@ impl FamilyState {
             ports: BTreeMap::new(),
             before: BTreeMap::new(),
             withheld: Withheld::default(),
+            was_known: false,
+            blind: BTreeSet::new(),
+            has_leftovers: false,
             numbers: Numbers::default(),
             counts: Counts::default(),
             ground: None,
@@ -88,8 +97,14 @@ impl FamilyState {
         for (id, port) in std::mem::take(&mut self.ports) {
             before.entry(id).or_insert(Some(port));
         }
-        let withheld = std::mem::take(&mut self.withheld);
-        *self = Self { before, withheld, ..Self::new(self.family, self.options) };
+        let (withheld, blind) = (std::mem::take(&mut self.withheld), std::mem::take(&mut self.blind));
+        let was_known = self.was_known;
+        *self = Self { before, withheld, was_known, blind, ..Self::new(self.family, self.options) };
+    }
+
+    /// What becomes of leftovers, given who is withheld.
+    pub(super) fn leftovers(&self, asked: Leftovers) -> Leftovers {
+        if self.withheld.ids().any(|id| self.blind.contains(id)) { Leftovers::Keep } else { asked }
     }
 
     pub(super) fn is_unsettled(&self) -> bool {
@@ -104,6 +119,10 @@ impl FamilyState {
         (news, leftovers): (News<'_>, Leftovers),
         synced: &mut Synced,
     ) -> Result<(), Error> {
+        let news = match news {
+            News::Unknown if self.has_leftovers => News::AlsoInTheKernel,
+            news => news,
+        };
         let mut is_read = !self.is_known || matches!(news, News::AlsoInTheKernel);
         let mut result = match news {
             News::Of(ids) if self.is_known => self.sync_changed(kernel, desired, ids, synced),
@@ -126,6 +145,8 @@ impl FamilyState {
             is_read = true;
             result = self.sync_everything(kernel, desired, leftovers, synced);
         }
+        self.was_known |= self.is_known;
+        self.blind.retain(|id| self.withheld.contains(id));
         synced.refused.extend(self.withheld.reasons());
         Ok(())
     }
@@ -225,6 +246,9 @@ impl FamilyState {
             return false;
         }
         let before = self.before.get(&id).cloned().flatten();
+        if !self.was_known {
+            self.blind.insert(id.clone());
+        }
         self.withheld.add(desired, id, before.as_deref(), failure.error.to_string());
         true
     }

@@ -203,6 +203,11 @@ impl SetId {
         }
     }
 
+    /// Is it about this node, rather than about Services? What is known of the node is all that there is.
+    pub(super) fn is_of_the_node(self) -> bool {
+        matches!(self, SetId::NodeAddresses | SetId::ServiceNetworks)
+    }
+
     /// Do packets fill it, rather than we?
     pub(super) fn is_filled_by_packets(self) -> bool {
         self == SetId::Affinity

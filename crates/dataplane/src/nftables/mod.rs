@@ -155,9 +155,9 @@ impl<K: Kernel> Dataplane for Nftables<K> {
                 if self.is_upstreams(family, &table.name)? {
                     continue;
                 }
-                let mut transaction = Transaction::new(family, &table.name);
-                transaction.destroy_table();
-                self.kernel.run(&transaction)?;
+                for step in adopt::removal(&mut self.kernel, family, &table.name)? {
+                    self.kernel.run(&step)?;
+                }
             }
         }
         self.v4.forget();

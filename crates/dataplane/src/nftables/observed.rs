@@ -5,15 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
 use model::{ForwardingTable, Frontend, Protocol};
 
-use super::adopt::Leftovers;
+use super::adopt::{Leftovers, doors};
 use super::chains::Chains;
 use super::layout::{SetId, sticky, table_comment};
 use super::numbers::Numbers;
 use super::plan::{ElementKey, Plan, key_of, overlap};
 
-/// The table of somebody else, or of another version of ours, with the comment that it carries.
+/// The table of somebody else, or of another version of ours.
 #[derive(Debug)]
-pub(super) struct Stranger(pub(super) Option<String>);
+pub(super) struct Stranger {
+    /// The comment that it carries.
+    pub(super) comment: Option<String>,
+    /// The chains by which packets enter it, as far as we know their kind.
+    pub(super) doors: Vec<Name>,
+}
 
 /// A listed table of our layout.
 #[derive(Debug)]
@@ -32,7 +37,13 @@ impl Observed {
         if is_ours && has_our_sets && listed.unknown.is_empty() {
             return Ok(Self { listed });
         }
-        Err(Stranger(listed.table.comment.map(|comment| comment.as_str().to_owned())))
+        let doors = doors(&listed);
+        Err(Stranger { comment: listed.table.comment.map(|comment| comment.as_str().to_owned()), doors })
+    }
+
+    /// The chains by which packets enter it.
+    pub(super) fn doors(&self) -> Vec<Name> {
+        doors(&self.listed)
     }
 
     /// Are the chains that are there entered where they should be? The kernel changes a hook in no other way than by
@@ -165,7 +176,9 @@ fn must_go(
     leftovers: Leftovers,
 ) -> bool {
     let of_set = || desired.iter().filter(|(key, _)| key.0 == set).map(|(_, element)| element);
-    leftovers == Leftovers::Remove || element.end.is_some() && of_set().any(|new| overlap(element, new))
+    leftovers == Leftovers::Remove
+        || set.is_of_the_node()
+        || element.end.is_some() && of_set().any(|new| overlap(element, new))
 }
 
 fn priority(element: &Element) -> Option<u32> {

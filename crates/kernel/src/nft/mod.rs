@@ -13,6 +13,7 @@
 //! | `netlink`, `listing`, `listed` | the real thing: [`Netlink`]; what it holds |
 //! | `simulated/` | its twin: [`Simulated`], which also executes packets |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
+//! | `faulty`, `faulty_answers`, `faulty_events` | a kernel that fails on command, and notifications that are lost: for tests |
 //!
 //! ```
 //! use kernel::nft::{Element, Family, Field, Kernel, Operation, Set, Simulated, Transaction, Value};
@@ -38,6 +39,9 @@ mod compile;
 mod element;
 mod error;
 mod expression;
+mod faulty;
+mod faulty_answers;
+mod faulty_events;
 #[cfg(test)]
 mod fuzzed;
 mod listed;
@@ -59,6 +63,9 @@ pub(crate) use fuzzed::{decodes, encoded, hear};
 pub use element::{Data, Element, Part};
 pub use error::{Error, Result};
 pub use expression::{CtKey, DynsetChange, Expression, Found, Header, MetaKey, Register};
+pub use faulty::{Fault, Faulty};
+pub use faulty_answers::Answer;
+pub use faulty_events::{Losing, Loss};
 pub use listed::{Listed, ListedRule, ListedSet};
 pub use monitor::{Event, Monitor, Object};
 pub use netlink::Netlink;

@@ -11,6 +11,7 @@
 //! | `talk` | one question over any protocol; how many were asked |
 //! | `reference` | what the model says of a packet |
 //! | `check` | rows of who dials what and where that must end |
+//! | `upstream` | hand-made rules in upstream kube-proxy's shape, to take over from |
 //! | `cases` | the list itself, one file for each theme |
 //!
 //! The list is written once; a mode is one line below it. A case that fails prints the rules of both nodes, the logs of
@@ -24,6 +25,7 @@ mod manifest;
 mod reference;
 mod stage;
 mod talk;
+mod upstream;
 
 /// The tests that need root: others leave them out by this name.
 mod needs_root {
@@ -84,6 +86,9 @@ mod needs_root {
                 host::root_node_ports_move_with_the_address_of_the_host
                 host::root_node_ports_answer_after_an_interface_was_renamed_and_went_down_and_up
                 live::root_a_balancer_goes_on_when_a_node_dies
+                takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
+                takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
+                takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody
             }
         };
     }

@@ -66,6 +66,16 @@ impl Setting {
 
     /// Makes the stage; `None`, with the reason on standard error, where that cannot be.
     pub(crate) fn stage(&self, services: &[&Service]) -> Option<Stage> {
+        let mut stage = self.stage_without_portways(services)?;
+        for node in NODES {
+            stage.start(node);
+        }
+        stage.portways.keys().for_each(|node| stage.wait_for_sync(node));
+        Some(stage)
+    }
+
+    /// The same with manifests that nobody follows yet.
+    pub(crate) fn stage_without_portways(&self, services: &[&Service]) -> Option<Stage> {
         available(self.case).then(|| Stage::new(self, services))
     }
 }
@@ -103,10 +113,6 @@ impl Stage {
         for service in services {
             stage.put(service);
         }
-        for node in NODES {
-            stage.start(node);
-        }
-        stage.portways.keys().for_each(|node| stage.wait_for_sync(node));
         stage
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod restart;
 pub(crate) mod sctp;
 pub(crate) mod short;
 pub(crate) mod sources;
+pub(crate) mod takeover;
 
 /// All server pods of the playground.
 const ALL: [&str; 4] = ["web-a-0", "web-a-1", "web-b-0", "web-b-1"];

@@ -1,0 +1,246 @@
+//! Taking over from upstream kube-proxy's iptables mode: its chains and jumps go, and nothing else does.
+//!
+//! In: the iptables programs of this machine, and `nf_tables`. Out: what was removed, and what could not be, in words.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `names` | which chains and jumps are theirs |
+//! | `removal` | one table's text → the text that removes theirs |
+//!
+//! **Ours is in force before theirs goes.** Both sit in the same hooks at the same priority. There the kernel asks one set of nat
+//! rules after the other, the newest first, until one has translated the connection. So from our first sync on, a new connection
+//! is ours; one that our rules let pass meets theirs, and one that falls out of theirs while they are being removed
+//! meets ours. The mark 0x4000 means the same to both, so it does not matter who sets it and who masquerades. Connections that
+//! are open are translated by connection tracking, which asks no rule.
+//!
+//! **nat first, then filter, then mangle.** What is left behind by a failure in between must do no harm. Their nat rules steer:
+//! without kube-proxy they lead to endpoints of yesterday. Their filter rules refuse by virtual addresses, which
+//! ours has translated before they are asked, and let pass what is established or marked; they are harmless while ours is in
+//! force, and useful until the end. The canary of mangle is what a running upstream kube-proxy watches: it goes last, because
+//! from then on that one would write everything anew. Each table is cut off at once.
+//!
+//! **What stays.** Kubelet's chains and everybody's rules, in place and order. A chain of theirs to which others lead is emptied,
+//! and stays. `KUBE-MARK-MASQ` stays as it is in that case, since what it marks is masqueraded by ours. `KUBE-FORWARD` stays with its
+//! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there. Each is told.
+//!
+//! Absent on purpose: upstream's nftables mode, whose table is replaced by `nftables`; its IPVS mode; and stopping it: a kube-proxy
+//! that still runs would write its rules again.
+
+mod names;
+mod removal;
+
+use std::fmt;
+
+use kernel::nft;
+use kernel::xtables::{Error, Family, Found, Table, Variant, Xtables};
+
+pub use names::is_theirs;
+pub use removal::{Kept, Removal, Why, removal};
+
+/// In the order in which they are cleared.
+const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];
+/// So many chains iptables-nft deletes at a time.
+const NFT_PIECE: usize = 2_500;
+
+/// What a take-over did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakeOver {
+    /// What is gone, for each program and family where there was something.
+    pub removed: Vec<Removed>,
+    /// What is not, and what to do about it.
+    pub problems: Vec<Problem>,
+}
+
+/// What was removed from the tables of one program and one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The program.
+    pub variant: Variant,
+    /// The family.
+    pub family: Family,
+    /// How many chains.
+    pub chains: usize,
+    /// How many rules that led to them.
+    pub jumps: usize,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variant, family, chains, jumps } = self;
+        write!(
+            f,
+            "{chains} chains of upstream's iptables mode and {jumps} rules that led to them ({variant}, {family})"
+        )
+    }
+}
+
+/// Why something of theirs is still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// A chain stays for a reason.
+    Kept {
+        /// The program.
+        variant: Variant,
+        /// The family.
+        family: Family,
+        /// Which, and why.
+        kept: Kept,
+    },
+    /// The program failed. Of the tables from this one on, nothing was removed.
+    Failed {
+        /// The program.
+        variant: Variant,
+        /// The family.
+        family: Family,
+        /// At which table.
+        table: Table,
+        /// Why.
+        error: Error,
+    },
+    /// There are chains of theirs, or there may be, and no program to remove them.
+    NoProgram {
+        /// The program that is missing.
+        variant: Variant,
+        /// The family.
+        family: Family,
+        /// What is wrong with the one that was found, if one was.
+        because: Vec<Error>,
+    },
+}
+
+impl Problem {
+    /// Whether another take-over may do better.
+    pub fn retry_helps(&self) -> bool {
+        matches!(self, Self::Failed { error, .. } if error.retry_helps())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept { variant, family, kept } => write!(f, "{kept} ({variant}, {family})"),
+            Self::Failed { variant, family, table, error } => write!(
+                f,
+                "upstream's iptables rules stay in table {table} ({variant}, {family}); ours are in force beside them: {error}"
+            ),
+            Self::NoProgram { variant, family, because } => {
+                let (seen, way_out) = match variant {
+                    Variant::Nft => (
+                        "chains of upstream's iptables mode are in nf_tables",
+                        "run `kube-proxy --cleanup`, or ",
+                    ),
+                    Variant::Legacy => (
+                        "there is a legacy iptables table `nat`, in which rules of upstream kube-proxy may be",
+                        "if it ran on this node in iptables mode, run `kube-proxy --cleanup`, or ",
+                    ),
+                };
+                write!(
+                    f,
+                    "{seen} ({variant}, {family}), and there is no program `{variant}` here to look after them, so they "
+                )?;
+                write!(f, "stay: {way_out}install the package iptables and restart portway")?;
+                because.iter().try_for_each(|error| write!(f, "; {error}"))
+            }
+        }
+    }
+}
+
+/// Removes what upstream's iptables mode left on this machine. Call it when ours is in force. A second call finds nothing.
+pub fn take_over<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+    let mut done = TakeOver::default();
+    for family in Family::ALL {
+        for variant in Variant::ALL {
+            let seen = match variant {
+                Variant::Nft => is_in_nft(nft, family),
+                Variant::Legacy => Some(found.legacy.contains(&family)),
+            };
+            let because = found.problems.clone();
+            match (seen, found.door(variant, family)) {
+                (Some(false), _) | (None, None) => {}
+                (_, Some(door)) => remove(door, &mut done),
+                (Some(true), None) => done.problems.push(Problem::NoProgram { variant, family, because }),
+            }
+        }
+    }
+    done
+}
+
+/// Whether there is anything of theirs behind this door that could be removed.
+pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
+    for table in TABLES {
+        if look(door, table)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Clears the tables behind one door, as far as that goes.
+fn remove(door: &mut impl Xtables, done: &mut TakeOver) {
+    let (variant, family) = (door.variant(), door.family());
+    let mut removed = Removed { variant, family, chains: 0, jumps: 0 };
+    for table in TABLES {
+        match clear(door, table) {
+            Ok(Some(removal)) => {
+                removed.chains += removal.chains;
+                removed.jumps += removal.jumps;
+                let kept = removal.kept.into_iter().map(|kept| Problem::Kept { variant, family, kept });
+                done.problems.extend(kept);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                done.problems.push(Problem::Failed { variant, family, table, error });
+                break;
+            }
+        }
+    }
+    if removed.chains + removed.jumps > 0 {
+        done.removed.push(removed);
+    }
+}
+
+/// Clears one table. Somebody may have changed it between the look and the deed, so a refusal is worth a second look.
+fn clear(door: &mut impl Xtables, table: Table) -> Result<Option<Removal>, Error> {
+    let Some(removal) = look(door, table)? else { return Ok(None) };
+    match carry_out(door, &removal) {
+        Ok(()) => Ok(Some(removal)),
+        Err(Error::Refused { .. }) => {
+            let Some(removal) = look(door, table)? else { return Ok(None) };
+            carry_out(door, &removal).map(|()| Some(removal))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn carry_out(door: &mut impl Xtables, removal: &Removal) -> Result<(), Error> {
+    removal.texts.iter().try_for_each(|text| door.restore(text))
+}
+
+fn look(door: &mut impl Xtables, table: Table) -> Result<Option<Removal>, Error> {
+    let piece = match door.variant() {
+        Variant::Nft => NFT_PIECE,
+        // It exchanges the whole table each time, however little changes.
+        Variant::Legacy => usize::MAX,
+    };
+    Ok(door.save(table)?.and_then(|saved| removal(table, &saved, piece)))
+}
+
+/// Whether there are chains of theirs in the tables that iptables-nft uses; `None` if that cannot be told. Asking the program
+/// would take longer, and it cannot read tables of the same names that somebody made with `nft`.
+fn is_in_nft(nft: &mut impl nft::Kernel, family: Family) -> Option<bool> {
+    let family = match family {
+        Family::V4 => nft::Family::Ip,
+        Family::V6 => nft::Family::Ip6,
+    };
+    for table in TABLES {
+        let Some(listed) = nft.list(family, table.name()).ok()? else { continue };
+        let odd = listed.unknown.iter().filter_map(|object| object.strip_prefix("chain "));
+        if listed.chains.keys().map(|name| &**name).chain(odd).any(|chain| is_theirs(table, chain)) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests;

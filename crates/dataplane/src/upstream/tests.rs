@@ -1,0 +1,216 @@
+//! What goes and what stays, on tables in memory.
+
+use kernel::nft::{Chain, Family as NftFamily, Kernel, Operation, Simulated as SimulatedNft, Transaction};
+use kernel::xtables::{Saved, Simulated};
+
+use super::*;
+
+/// One Service in upstream's shape, kubelet's chains, and rules of others before, between and behind.
+const NAT: &str = r#"*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-PROXY-CANARY - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+:KUBE-SVC-XPGD46QRK7WJZT7O - [0:0]
+:KUBE-EXT-XPGD46QRK7WJZT7O - [0:0]
+:KUBE-SEP-SXIVWICOYRO3J4NJ - [0:0]
+:MINE - [0:0]
+-A PREROUTING -p tcp -j MINE
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A PREROUTING -m comment --comment "kubernetes service portals, \"mine\"" -j MINE
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -j KUBE-SVC-XPGD46QRK7WJZT7O
+-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A KUBE-NODEPORTS -p tcp --dport 30001 -j KUBE-EXT-XPGD46QRK7WJZT7O
+-A KUBE-EXT-XPGD46QRK7WJZT7O -j KUBE-MARK-MASQ
+-A KUBE-EXT-XPGD46QRK7WJZT7O -j KUBE-SVC-XPGD46QRK7WJZT7O
+-A KUBE-SVC-XPGD46QRK7WJZT7O -j KUBE-SEP-SXIVWICOYRO3J4NJ
+-A KUBE-SEP-SXIVWICOYRO3J4NJ -s 10.180.0.1/32 -j KUBE-MARK-MASQ
+-A KUBE-SEP-SXIVWICOYRO3J4NJ -p tcp -j DNAT --to-destination 10.180.0.1:80
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+COMMIT
+"#;
+
+const FILTER: &str = r#"*filter
+:KUBE-SERVICES - [0:0]
+:KUBE-FORWARD - [0:0]
+:KUBE-FIREWALL - [0:0]
+-A INPUT -j KUBE-FIREWALL
+-A FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -i docker0 -j ACCEPT
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+COMMIT
+"#;
+
+const MANGLE: &str = "*mangle\n:KUBE-PROXY-CANARY - [0:0]\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n";
+
+fn door(texts: &[&str]) -> Simulated {
+    let mut door = Simulated::new(Variant::Legacy, Family::V4);
+    for text in texts {
+        door.restore(text).unwrap();
+    }
+    door.restored.clear();
+    door
+}
+
+fn take(door: Simulated) -> (TakeOver, Simulated) {
+    let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4] };
+    let done = take_over(&mut found, &mut SimulatedNft::default());
+    (done, found.programs.remove(0))
+}
+
+/// All rules that are left, with the chains that have none.
+fn left(door: &mut Simulated, table: Table) -> Vec<String> {
+    let saved = Saved::parse(&door.save(table).unwrap().unwrap());
+    let mut left = Vec::new();
+    for chain in saved.chains {
+        let is_own = table.own_chains().contains(&chain.name.as_str());
+        left.extend((chain.rules.is_empty() && !is_own).then(|| chain.name.clone()));
+        left.extend(chain.rules.iter().map(|rule| format!("{} {rule}", chain.name)));
+    }
+    left
+}
+
+#[test]
+fn theirs_goes_and_everything_else_keeps_its_place() {
+    let (done, mut door) = take(door(&[NAT, FILTER, MANGLE]));
+    assert_eq!(done.problems, []);
+    let words: Vec<String> = done.removed.iter().map(ToString::to_string).collect();
+    let expected =
+        "11 chains of upstream's iptables mode and 5 rules that led to them (iptables-legacy, IPv4)";
+    assert_eq!(words, [expected]);
+    assert_eq!(
+        left(&mut door, Table::Nat),
+        [
+            "PREROUTING -p tcp -j MINE",
+            "PREROUTING -m comment --comment \"kubernetes service portals, \\\"mine\\\"\" -j MINE",
+            "POSTROUTING -s 172.17.0.0/16 -j MASQUERADE",
+            "KUBE-KUBELET-CANARY",
+            "MINE"
+        ]
+    );
+    let expected = ["INPUT -j KUBE-FIREWALL", "FORWARD -i docker0 -j ACCEPT", "KUBE-FIREWALL"];
+    assert_eq!(left(&mut door, Table::Filter), expected);
+    assert_eq!(left(&mut door, Table::Mangle), ["KUBE-IPTABLES-HINT"]);
+}
+
+#[test]
+fn nat_goes_first_and_each_table_at_once() {
+    let (_, door) = take(door(&[NAT, FILTER, MANGLE]));
+    let tables: Vec<_> = door.restored.iter().filter_map(|text| text.lines().next()).collect();
+    assert_eq!(tables, ["*nat", "*filter", "*mangle"]);
+}
+
+#[test]
+fn many_chains_go_in_pieces_after_one_cut() {
+    let mut door = door(&[NAT]);
+    let removal = removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3).unwrap();
+    assert_eq!((removal.chains, removal.texts.len()), (8, 4));
+    let cut = &removal.texts[0];
+    assert!(cut.contains("-D OUTPUT") && cut.contains(":KUBE-SERVICES") && !cut.contains("-X"), "{cut}");
+    removal
+        .texts
+        .iter()
+        .for_each(|text| door.restore(text).unwrap_or_else(|error| panic!("{error}\n{text}")));
+    assert_eq!(find(&mut door), Ok(false));
+}
+
+#[test]
+fn a_second_time_finds_nothing() {
+    let (_, mut door) = take(door(&[NAT, FILTER, MANGLE]));
+    door.restored.clear();
+    assert_eq!(find(&mut door), Ok(false));
+    let (done, door) = take(door);
+    assert_eq!((done, door.restored.len()), (TakeOver::default(), 0));
+}
+
+#[test]
+fn a_chain_that_others_use_is_emptied_and_told() {
+    let (done, mut door) = take(door(&[NAT, "*nat\n-A MINE -d 10.96.0.0/12 -g KUBE-SERVICES\nCOMMIT\n"]));
+    assert_eq!((done.removed[0].chains, done.problems.len()), (7, 1));
+    let words = done.problems[0].to_string();
+    assert!(words.contains("chain KUBE-SERVICES of table nat is empty now but stays"), "{words}");
+    let left = left(&mut door, Table::Nat);
+    assert!(
+        left.contains(&"KUBE-SERVICES".to_owned())
+            && left.contains(&"MINE -d 10.96.0.0/12 -g KUBE-SERVICES".to_owned())
+    );
+    let (again, _) = take(door);
+    assert_eq!(again, TakeOver::default(), "what is done is not done again");
+}
+
+#[test]
+fn the_mark_of_others_goes_on_to_be_set() {
+    let (done, mut door) = take(door(&[NAT, "*nat\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n"]));
+    assert!(
+        matches!(&done.problems[..], [Problem::Kept { kept: Kept { why: Why::UsedForItsMark, .. }, .. }]),
+        "{done:?}"
+    );
+    assert!(
+        left(&mut door, Table::Nat).contains(&"KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000".to_owned())
+    );
+}
+
+#[test]
+fn what_lets_service_traffic_pass_stays_where_nothing_else_does() {
+    for refusal in ["*filter\n:FORWARD DROP [0:0]\nCOMMIT\n", "*filter\n-A FORWARD -j REJECT\nCOMMIT\n"] {
+        let (done, mut door) = take(door(&[FILTER, refusal]));
+        let words = done.problems[0].to_string();
+        assert!(words.contains("chain KUBE-FORWARD of table filter stays with its jump"), "{words}");
+        let left = left(&mut door, Table::Filter);
+        let jump = "FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD";
+        assert!(left.contains(&jump.to_owned()), "{left:?}");
+        assert!(left.contains(&"KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT".to_owned()), "{left:?}");
+        assert!(!left.iter().any(|line| line.contains("KUBE-SERVICES")), "{left:?}");
+    }
+}
+
+#[test]
+fn what_somebody_changed_meanwhile_is_looked_at_again() {
+    let mut twin = door(&[NAT]);
+    twin.restore_faults.push(Error::Refused { program: "it".to_owned(), line: None, stderr: String::new() });
+    let (done, _) = take(twin);
+    assert_eq!((done.removed[0].chains, done.problems.len()), (8, 0));
+}
+
+#[test]
+fn after_a_failure_the_tables_behind_it_stay() {
+    let mut twin = door(&[NAT, FILTER]);
+    twin.restore_faults.push(Error::Locked { program: "it".to_owned(), stderr: String::new() });
+    let (done, mut door) = take(twin);
+    assert!(matches!(&done.problems[..], [Problem::Failed { table: Table::Nat, .. }]), "{done:?}");
+    assert!(done.removed.is_empty() && done.problems[0].retry_helps());
+    assert_eq!(find(&mut door), Ok(true));
+}
+
+#[test]
+fn chains_that_no_program_can_remove_are_told() {
+    let mut nft = SimulatedNft::default();
+    let mut transaction = Transaction::new(NftFamily::Ip, "nat");
+    transaction.replace_table(None);
+    transaction.push(Operation::AddChain(Chain::new("KUBE-SERVICES")));
+    nft.run(&transaction).unwrap();
+    let mut found = Found::<Simulated> { legacy: vec![Family::V6], ..Found::default() };
+    let words: Vec<_> = take_over(&mut found, &mut nft).problems.iter().map(ToString::to_string).collect();
+    assert_eq!(words.len(), 2);
+    assert!(
+        words[0].contains("are in nf_tables (iptables-nft, IPv4), and there is no program `iptables-nft`"),
+        "{words:?}"
+    );
+    assert!(words[1].contains("a legacy iptables table `nat`") && words[1].contains("IPv6"), "{words:?}");
+}
+
+#[test]
+fn a_machine_without_any_of_it_is_silent() {
+    let mut nft = SimulatedNft::default();
+    let mut transaction = Transaction::new(NftFamily::Ip, "nat");
+    transaction.replace_table(None);
+    transaction.push(Operation::AddChain(Chain::new("prerouting")));
+    nft.run(&transaction).unwrap();
+    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft), TakeOver::default());
+}

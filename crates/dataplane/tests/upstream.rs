@@ -1,0 +1,137 @@
+//! Upstream's chains are removed from the tables of the real iptables programs, in a network namespace of their own.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+use dataplane::upstream::{Problem, TakeOver, Why, take_over};
+use kernel::nft::Netlink;
+use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
+
+/// More chains than iptables-nft deletes at a time.
+const SERVICES: usize = 1_300;
+
+const OTHERS: &str = "*nat\n:MINE - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 22 -j MINE\n-A POSTROUTING -j MINE\nCOMMIT\n\
+                      *filter\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n";
+
+const FILTER: &str = "*filter\n:KUBE-FORWARD - [0:0]\n:KUBE-SERVICES - [0:0]\n\
+    -I FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n\
+    -I FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n\
+    -A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\" -m mark --mark 0x4000/0x4000 -j ACCEPT\nCOMMIT\n";
+
+/// Services of one endpoint each.
+fn nat(services: usize) -> String {
+    let mut chains = vec!["KUBE-SERVICES".to_owned(), "KUBE-MARK-MASQ".to_owned()];
+    let mut rules = vec![
+        "-I PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES".to_owned(),
+        "-A KUBE-MARK-MASQ -j MARK --or-mark 0x4000".to_owned(),
+    ];
+    for number in 0..services {
+        let hash: String = (0..16).map(|bit| if number >> bit & 1 == 0 { 'A' } else { 'B' }).collect();
+        chains.extend([format!("KUBE-SVC-{hash}"), format!("KUBE-SEP-{hash}")]);
+        rules.extend([
+            format!("-A KUBE-SERVICES -p tcp -m tcp --dport {} -j KUBE-SVC-{hash}", number + 1),
+            format!("-A KUBE-SVC-{hash} -j KUBE-SEP-{hash}"),
+            format!("-A KUBE-SEP-{hash} -j KUBE-MARK-MASQ"),
+        ]);
+    }
+    let declared: Vec<_> = chains.iter().map(|chain| format!(":{chain} - [0:0]")).collect();
+    format!("*nat\n{}\n{}\nCOMMIT\n", declared.join("\n"), rules.join("\n"))
+}
+
+fn contents(door: &mut Programs) -> Vec<Saved> {
+    [Table::Nat, Table::Filter].map(|table| Saved::parse(&door.save(table).unwrap().unwrap())).into()
+}
+
+fn take_over_here() -> TakeOver {
+    take_over(&mut Programs::find(), &mut Netlink::open().unwrap())
+}
+
+mod needs_root {
+    use kernel::namespace::Namespace;
+
+    use super::*;
+
+    /// Runs a test with the door to one program, where it can be.
+    fn with(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
+        let namespace = match Namespace::create() {
+            Ok(namespace) => namespace,
+            Err(error) => return eprintln!("skipped: {test} needs root to make a namespace: {error}"),
+        };
+        let found = Programs::find().door(variant, Family::V4).cloned();
+        let Some(door) = found else {
+            return eprintln!("skipped: {test} needs {variant}, of the package iptables");
+        };
+        namespace.run(|| work(door)).unwrap();
+    }
+
+    fn removes_all(test: &str, variant: Variant) {
+        with(test, variant, |mut door| {
+            door.restore(OTHERS).unwrap();
+            let before = contents(&mut door);
+            door.restore(&nat(SERVICES)).unwrap();
+            door.restore(FILTER).unwrap();
+            let done = take_over_here();
+            assert_eq!(done.problems, []);
+            assert_eq!((done.removed[0].chains, done.removed[0].jumps), (2 * SERVICES + 4, 3));
+            assert_eq!(contents(&mut door), before);
+            assert_eq!(take_over_here(), TakeOver::default(), "a second time finds nothing");
+        });
+    }
+
+    #[test]
+    fn root_many_chains_go_from_iptables_nft() {
+        removes_all("root_many_chains_go_from_iptables_nft", Variant::Nft);
+    }
+
+    #[test]
+    fn root_many_chains_go_from_iptables_legacy() {
+        removes_all("root_many_chains_go_from_iptables_legacy", Variant::Legacy);
+    }
+
+    fn keeps_what_is_used(test: &str, variant: Variant) {
+        with(test, variant, |mut door| {
+            let used = "*nat\n-A MINE -p udp -j KUBE-SERVICES\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\nCOMMIT\n";
+            for text in [OTHERS, &nat(2), FILTER, used] {
+                door.restore(text).unwrap();
+            }
+            let done = take_over_here();
+            let why = |problem: &Problem| match problem {
+                Problem::Kept { kept, .. } => Some(kept.why),
+                _ => None,
+            };
+            let kept: Vec<_> = done.problems.iter().filter_map(why).collect();
+            assert_eq!(
+                kept,
+                [Why::UsedForItsMark, Why::UsedEmpty, Why::LetsServiceTrafficPass],
+                "{:?}",
+                done.problems
+            );
+            let [nat, filter] = contents(&mut door).try_into().unwrap();
+            assert_eq!(nat.chain("KUBE-SERVICES").unwrap().rules.len(), 0);
+            assert_eq!(nat.chain("KUBE-MARK-MASQ").unwrap().rules.len(), 1);
+            assert_eq!(filter.chain("FORWARD").unwrap().rules.len(), 1);
+            assert_eq!(filter.chain("KUBE-FORWARD").unwrap().rules.len(), 1);
+            assert_eq!(take_over_here(), TakeOver::default(), "what is done is not done again");
+        });
+    }
+
+    #[test]
+    fn root_chains_that_others_use_stay_in_iptables_nft() {
+        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_nft", Variant::Nft);
+    }
+
+    #[test]
+    fn root_chains_that_others_use_stay_in_iptables_legacy() {
+        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_legacy", Variant::Legacy);
+    }
+
+    /// As in an image that has no iptables.
+    #[test]
+    fn root_chains_that_no_program_can_remove_are_told() {
+        with("root_chains_that_no_program_can_remove_are_told", Variant::Nft, |mut door| {
+            door.restore(&nat(1)).unwrap();
+            let mut nothing = Programs::find_in(&[]);
+            let done = take_over(&mut nothing, &mut Netlink::open().unwrap());
+            assert!(matches!(&done.problems[..], [Problem::NoProgram { .. }]), "{done:?}");
+        });
+    }
+}

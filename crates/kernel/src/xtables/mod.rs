@@ -1,0 +1,140 @@
+//! The iptables programs: the tables of `iptables-nft` and of `iptables-legacy`, read and written as their text.
+//!
+//! In: which [`Table`], or a text as `iptables-restore` reads it. Out: the text that `iptables-save` prints; or all of one
+//! table's part of the text in force, or nothing of it and an [`Error`] that quotes what the program said.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `programs` | the real thing: [`Programs`], found on the `PATH` |
+//! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
+//! | `saved` | the text of one table, taken apart: [`Saved`], [`words`] |
+//! | `simulated` | the twin: [`Simulated`], tables in memory |
+//! | `error` | why it did not go, in a sentence |
+//!
+//! There are two programs since iptables 1.8, with tables of their own in the kernel, both in force at once: the legacy one
+//! speaks to `x_tables`, the newer one to `nf_tables`. So a machine has up to four doors, two for each family.
+//!
+//! Looking changes nothing. `iptables-legacy-save` makes the kernel create a table that nobody has used, with its hooks, so
+//! tables that `/proc/net/ip_tables_names` does not name are never asked for.
+//!
+//! Absent on purpose: the `iptables` program, one process for each rule; and any opinion of a rule.
+
+mod error;
+mod process;
+mod programs;
+mod saved;
+mod simulated;
+
+use std::fmt;
+
+pub use error::{Error, Result};
+pub use programs::{Found, Programs, legacy_tables};
+pub use saved::{Saved, SavedChain, words};
+pub use simulated::Simulated;
+
+/// The tables of one program and one family.
+pub trait Xtables {
+    /// Which program.
+    fn variant(&self) -> Variant;
+
+    /// Which family.
+    fn family(&self) -> Family;
+
+    /// The table as text, without counters. `None` if the kernel has no such table, and asking does not make it.
+    fn save(&mut self, table: Table) -> Result<Option<String>>;
+
+    /// Carries out a text: `*TABLE`, lines, `COMMIT`. Each table changes at once or not at all; what the text does not name
+    /// stays as it is, except that a chain which it declares (`:CHAIN`) is emptied.
+    fn restore(&mut self, text: &str) -> Result<()>;
+}
+
+/// Which of the two programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// Its tables are of `nf_tables`.
+    Nft,
+    /// Its tables are of `x_tables`.
+    Legacy,
+}
+
+impl Variant {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Nft, Self::Legacy];
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nft => "iptables-nft",
+            Self::Legacy => "iptables-legacy",
+        })
+    }
+}
+
+/// The family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// `iptables`.
+    V4,
+    /// `ip6tables`.
+    V6,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// How the names of its programs begin.
+    fn program(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables",
+            Self::V6 => "ip6tables",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+/// A table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Addresses are translated here.
+    Nat,
+    /// Packets are let through or refused here.
+    Filter,
+    /// Packets are marked here.
+    Mangle,
+}
+
+impl Table {
+    /// As the programs call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nat => "nat",
+            Self::Filter => "filter",
+            Self::Mangle => "mangle",
+        }
+    }
+
+    /// The chains that it always has.
+    pub fn own_chains(self) -> &'static [&'static str] {
+        match self {
+            Self::Nat => &["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+            Self::Filter => &["INPUT", "FORWARD", "OUTPUT"],
+            Self::Mangle => &["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

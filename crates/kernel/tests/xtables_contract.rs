@@ -1,0 +1,104 @@
+//! The same steps on the real iptables programs and on their simulated twin end alike: same tables, same refusals.
+//!
+//! The real ones run in a network namespace of their own.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+use kernel::xtables::{Family, Programs, Saved, Simulated, Table, Variant, Xtables};
+
+/// Each is one restore, whether it goes, and on which table.
+const STEPS: &[(&str, bool)] = &[
+    (
+        "*nat\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n-A KUBE-A -p tcp -j KUBE-B\n-I PREROUTING -j KUBE-A\nCOMMIT\n",
+        true,
+    ),
+    // What is not named stays; a chain that is named again is emptied.
+    (
+        "*nat\n:OTHER - [0:0]\n-A PREROUTING -m comment --comment \"mine, not \\\"yours\\\"\" -j OTHER\nCOMMIT\n",
+        true,
+    ),
+    ("*nat\n:KUBE-B - [0:0]\n-A KUBE-B -j ACCEPT\nCOMMIT\n", true),
+    // Somebody leads to it, and nothing else of the text counts.
+    ("*nat\n:KUBE-B - [0:0]\n-X KUBE-B\nCOMMIT\n", false),
+    ("*nat\n-F OTHER\n-D PREROUTING -j KUBE-NONE\nCOMMIT\n", false),
+    ("*nat\n:PREROUTING - [0:0]\n-A NOWHERE -j ACCEPT\nCOMMIT\n", false),
+    // The jump, the contents, the chains: in this order it goes.
+    ("*nat\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n-D PREROUTING -j KUBE-A\n-X KUBE-A\n-X KUBE-B\nCOMMIT\n", true),
+    ("*filter\n:FORWARD DROP [0:0]\n:KUBE-F - [0:0]\n-A FORWARD -j KUBE-F\nCOMMIT\n", true),
+    ("*filter\n:KUBE-F - [0:0]\n-D FORWARD -j KUBE-F\n-X KUBE-F\nCOMMIT\n", true),
+];
+
+fn contents(door: &mut impl Xtables) -> Vec<Saved> {
+    let tables = [Table::Nat, Table::Filter];
+    let saved =
+        tables.map(|table| door.save(table).unwrap().map(|text| Saved::parse(&text)).unwrap_or_default());
+    let sorted = |mut saved: Saved| {
+        // The programs sort chains in their own way, and print one that is only there by itself.
+        saved.chains.retain(|chain| chain.policy.as_deref() != Some("ACCEPT") || !chain.rules.is_empty());
+        saved.chains.sort_by(|a, b| a.name.cmp(&b.name));
+        saved
+    };
+    saved.map(sorted).into()
+}
+
+/// The real programs of one kind, one family after the other.
+fn against_the_twin(variant: Variant) {
+    let doors: Vec<_> =
+        Programs::find().programs.into_iter().filter(|door| door.variant() == variant).collect();
+    if doors.is_empty() {
+        eprintln!("skipped: {variant} is not installed");
+    }
+    for mut real in doors {
+        let mut twin = Simulated::new(variant, real.family());
+        assert_eq!(contents(&mut real), contents(&mut twin), "{variant} {}: nothing is there", real.family());
+        for (text, goes) in STEPS {
+            let results = [real.restore(text), twin.restore(text)];
+            for result in &results {
+                assert_eq!(result.is_ok(), *goes, "{variant} {}: {text}{result:?}", real.family());
+            }
+            assert_eq!(contents(&mut real), contents(&mut twin), "{variant} {}: {text}", real.family());
+        }
+    }
+}
+
+mod needs_root {
+    use kernel::namespace::Namespace;
+
+    use super::*;
+
+    fn inside(test: &str, work: impl FnOnce() + Send) {
+        match Namespace::create() {
+            Ok(namespace) => namespace.run(work).unwrap(),
+            Err(error) => eprintln!("skipped: {test} needs root to make a namespace: {error}"),
+        }
+    }
+
+    #[test]
+    fn root_iptables_nft_and_its_twin_end_alike() {
+        inside("root_iptables_nft", || against_the_twin(Variant::Nft));
+    }
+
+    #[test]
+    fn root_iptables_legacy_and_its_twin_end_alike() {
+        inside("root_iptables_legacy", || against_the_twin(Variant::Legacy));
+    }
+
+    /// A table that was only looked at would have its hooks in the kernel from then on.
+    #[test]
+    fn root_looking_makes_no_table() {
+        inside("root_looking", || {
+            for mut door in Programs::find().programs {
+                for table in [Table::Nat, Table::Filter, Table::Mangle] {
+                    door.save(table).unwrap();
+                }
+            }
+            for family in Family::ALL {
+                assert_eq!(kernel::xtables::legacy_tables(family), Ok(Vec::new()));
+            }
+            let mut nft = kernel::nft::Netlink::open().unwrap();
+            for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+                assert_eq!(kernel::nft::Kernel::tables(&mut nft, family), Ok(Vec::new()));
+            }
+        });
+    }
+}
