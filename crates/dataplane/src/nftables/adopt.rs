@@ -11,8 +11,10 @@
 //! packet that is on its way through the old table just then finds its maps empty, and would leave it untranslated, for good.
 //! So it meets a second table with the same rules.
 
+use std::collections::BTreeSet;
+
 use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
-use model::{ForwardingTable, ServicePortId};
+use model::{ForwardingTable, Frontend, ServicePortId};
 
 use super::family::{Failure, FamilyState, all_ids};
 use super::layout::{BESIDE, TABLE};
@@ -39,6 +41,24 @@ impl Leftovers {
     }
 }
 
+/// The leftovers that stay.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) all: bool,
+    /// Those of these frontends. They are of service ports that the kernel refused before we knew how they were.
+    pub(super) of: BTreeSet<Frontend>,
+}
+
+impl Kept {
+    pub(super) fn is_any(&self) -> bool {
+        self.all || !self.of.is_empty()
+    }
+
+    pub(super) fn has(&self, frontend: &Frontend) -> bool {
+        self.all || self.of.contains(frontend)
+    }
+}
+
 impl FamilyState {
     /// Reads the kernel and brings it to `desired`.
     pub(super) fn sync_everything<K: Kernel>(
@@ -52,9 +72,9 @@ impl FamilyState {
         let family = kernel_family(self.family);
         match kernel.list(family, TABLE)?.map(Observed::of_our_layout) {
             None => self.cold_start(kernel, desired, synced)?,
-            Some(Ok(observed)) => match self.compare(&observed, desired, self.leftovers(leftovers)) {
+            Some(Ok(observed)) => match self.compare(&observed, desired, leftovers) {
                 Some(transaction) => {
-                    if self.leftovers(leftovers) == Leftovers::Remove {
+                    if leftovers == Leftovers::Remove {
                         synced.left_behind.extend(observed.left_behind(desired));
                     }
                     self.run(kernel, transaction, synced)?;
@@ -96,15 +116,16 @@ impl FamilyState {
         leftovers: Leftovers,
     ) -> Option<Transaction> {
         self.forget();
-        self.has_leftovers = leftovers == Leftovers::Keep;
-        observed.teach(desired, leftovers, &mut self.numbers);
+        let kept = Kept { all: leftovers == Leftovers::Keep, of: self.blind_frontends(desired) };
+        self.has_leftovers = kept.is_any();
+        observed.teach(desired, &kept, &mut self.numbers);
         self.believe(desired);
         if !observed.has_hooks_of(&self.chains) {
             return None;
         }
         let mut plan = Plan::default();
-        observed.compare_chains(&self.chains, leftovers, &mut plan);
-        observed.compare_elements(&self.all_elements(), leftovers, &mut plan);
+        observed.compare_chains(&self.chains, &kept, &mut plan);
+        observed.compare_elements(&self.all_elements(), &kept, &mut plan);
         let mut transaction = self.transaction();
         plan.write(&mut transaction, &mut self.doomed);
         Some(transaction)

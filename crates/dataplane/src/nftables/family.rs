@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kernel::nft::{Error, Kernel, Name, Operation, Transaction};
-use model::{Family, ForwardingTable, ServicePort, ServicePortId};
+use model::{Family, ForwardingTable, Frontend, ServicePort, ServicePortId};
 
 use super::adopt::Leftovers;
 use super::chains::{Chains, Ground};
@@ -102,9 +102,11 @@ impl FamilyState {
         *self = Self { before, withheld, was_known, blind, ..Self::new(self.family, self.options) };
     }
 
-    /// What becomes of leftovers, given who is withheld.
-    pub(super) fn leftovers(&self, asked: Leftovers) -> Leftovers {
-        if self.withheld.ids().any(|id| self.blind.contains(id)) { Leftovers::Keep } else { asked }
+    /// The frontends of those that are withheld, and of which it was never known how they were.
+    pub(super) fn blind_frontends(&self, desired: &ForwardingTable) -> BTreeSet<Frontend> {
+        let blind = self.withheld.ids().filter(|id| self.blind.contains(id));
+        let ports = blind.filter_map(|id| desired.port(id));
+        ports.flat_map(|port| port.routes.iter().map(|route| route.frontend)).collect()
     }
 
     pub(super) fn is_unsettled(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
 use model::{ForwardingTable, Frontend, Protocol};
 
-use super::adopt::{Leftovers, doors};
+use super::adopt::{Kept, doors};
 use super::chains::Chains;
 use super::layout::{SetId, sticky, table_comment};
 use super::numbers::Numbers;
@@ -58,15 +58,15 @@ impl Observed {
     }
 
     /// Tells `numbers` who has which number already, so that clients stay with their endpoints across a restart.
-    pub(super) fn teach(&self, desired: &ForwardingTable, leftovers: Leftovers, numbers: &mut Numbers) {
+    pub(super) fn teach(&self, desired: &ForwardingTable, kept: &Kept, numbers: &mut Numbers) {
         let mut owners = BTreeMap::new();
         for (frontend, number) in self.sticky_frontends() {
-            let Some((port, _)) = desired.route(&frontend) else {
-                if leftovers == Leftovers::Keep {
-                    numbers.reserve(number);
-                }
+            let route = desired.route(&frontend);
+            if kept.of.contains(&frontend) || kept.all && route.is_none() {
+                numbers.reserve(number);
                 continue;
-            };
+            }
+            let Some((port, _)) = route else { continue };
             if port.affinity_seconds.is_some() && numbers.adopt_service(port.id(), number) {
                 owners.insert(number, port.id().clone());
             }
@@ -105,7 +105,7 @@ impl Observed {
     }
 
     /// Puts into `plan` what must change so that the chains are `desired`.
-    pub(super) fn compare_chains(&self, desired: &Chains, leftovers: Leftovers, plan: &mut Plan) {
+    pub(super) fn compare_chains(&self, desired: &Chains, kept: &Kept, plan: &mut Plan) {
         let family = self.listed.table.family;
         for (name, (chain, rules)) in desired {
             match self.listed.chains.get(name) {
@@ -115,7 +115,7 @@ impl Observed {
             }
         }
         for name in self.listed.chains.keys().filter(|name| !desired.contains_key(*name)) {
-            if leftovers == Leftovers::Remove {
+            if !kept.is_any() {
                 plan.gone_chain(name);
             }
         }
@@ -130,14 +130,14 @@ impl Observed {
     pub(super) fn compare_elements(
         &self,
         desired: &BTreeMap<ElementKey, Element>,
-        leftovers: Leftovers,
+        kept: &Kept,
         plan: &mut Plan,
     ) {
         let mut found = BTreeSet::new();
         for (set, element) in self.own_elements() {
             let key = key_of(set, element);
             let wanted = desired.get(&key);
-            if wanted != Some(element) && (wanted.is_some() || must_go(set, element, desired, leftovers)) {
+            if wanted != Some(element) && (wanted.is_some() || self.must_go(set, element, desired, kept)) {
                 plan.is_there(set, element.clone());
             }
             found.insert(key);
@@ -161,24 +161,45 @@ impl Observed {
         found.map_or(true, |at| self.elements(key.0)[at] != *element)
     }
 
+    /// Must an element go that nobody asks for? The kernel takes no two ranges that overlap, so one that is in the way goes
+    /// in any case. What nothing leads to but what stays, stays too.
+    fn must_go(
+        &self,
+        set: SetId,
+        element: &Element,
+        desired: &BTreeMap<ElementKey, Element>,
+        kept: &Kept,
+    ) -> bool {
+        let of_set = || desired.iter().filter(|(key, _)| key.0 == set).map(|(_, element)| element);
+        let is_in_the_way = || element.end.is_some() && of_set().any(|new| overlap(element, new));
+        if !kept.is_any() || set.is_of_the_node() || is_in_the_way() {
+            return true;
+        }
+        let family = self.listed.table.family;
+        let values: Vec<Value> = element.key.values().collect();
+        let of_frontend = |length: usize| {
+            let found = values.get(..length).and_then(|values| frontend_of(values, family));
+            found.is_some_and(|frontend| kept.has(&frontend))
+        };
+        let is_kept = match set {
+            SetId::Guarded | SetId::AllowedSources | SetId::Endpoints => of_frontend(3),
+            SetId::StickyFrontends | SetId::OutsideFrontends | SetId::Frontends => of_frontend(3),
+            SetId::NodePortEndpoints => of_frontend(2),
+            SetId::StickyNodePorts | SetId::OutsideNodePorts | SetId::NodePorts => of_frontend(2),
+            SetId::ClusterAddresses => {
+                let is_of = |kept: &Frontend| matches!(kept, Frontend::Address { ip, .. } if values[0].ip() == Some(*ip));
+                kept.all || kept.of.iter().any(is_of)
+            }
+            SetId::LeftAlone => kept.all,
+            _ => true,
+        };
+        !is_kept
+    }
+
     fn own_elements(&self) -> impl Iterator<Item = (SetId, &Element)> {
         let sets = SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets());
         sets.flat_map(|set| self.elements(set).iter().map(move |element| (set, element)))
     }
-}
-
-/// Must an element go that nobody asks for? The kernel takes no two ranges that overlap, so one that is in the way goes in
-/// any case.
-fn must_go(
-    set: SetId,
-    element: &Element,
-    desired: &BTreeMap<ElementKey, Element>,
-    leftovers: Leftovers,
-) -> bool {
-    let of_set = || desired.iter().filter(|(key, _)| key.0 == set).map(|(_, element)| element);
-    leftovers == Leftovers::Remove
-        || set.is_of_the_node()
-        || element.end.is_some() && of_set().any(|new| overlap(element, new))
 }
 
 fn priority(element: &Element) -> Option<u32> {
@@ -192,7 +213,10 @@ fn priority(element: &Element) -> Option<u32> {
 }
 
 fn frontend(element: &Element, family: Family) -> Option<Frontend> {
-    let values: Vec<Value> = element.key.values().collect();
+    frontend_of(&element.key.values().collect::<Vec<_>>(), family)
+}
+
+fn frontend_of(values: &[Value], family: Family) -> Option<Frontend> {
     let protocol = |number: kernel::nft::Protocol| match number {
         kernel::nft::Protocol::TCP => Some(Protocol::Tcp),
         kernel::nft::Protocol::UDP => Some(Protocol::Udp),

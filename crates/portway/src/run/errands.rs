@@ -37,6 +37,8 @@ pub struct Done {
     pub removed: Vec<String>,
     /// What had to stay, and what to do about it.
     pub stays: Vec<String>,
+    /// Why it was not all; trying again helps.
+    pub again: Option<String>,
 }
 
 impl Errand {

@@ -125,9 +125,8 @@ impl Loop {
         effects: &mut Vec<Effect>,
     ) {
         self.under_way = UnderWay::Nothing;
-        match result {
+        let again = match result {
             Ok(done) => {
-                self.errands.ended(errand);
                 self.figures.errand_done(errand, &done);
                 let lines = [
                     (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
@@ -135,14 +134,14 @@ impl Loop {
                 ];
                 effects.extend(lines.into_iter().flatten().map(Effect::Log));
                 effects.extend(done.stays.into_iter().map(|stays| Effect::Log(Line::Stays(stays))));
+                done.again
             }
-            Err(reason) => {
-                let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
-                if self.figures.errand_failed(errand, &reason) {
-                    let doing = errand.doing();
-                    effects.push(Effect::Log(Line::ErrandFailed { doing, reason, retry_in }));
-                }
-            }
+            Err(reason) => Some(reason),
+        };
+        let Some(reason) = again else { return self.errands.ended(errand) };
+        let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
+        if self.figures.errand_failed(errand, &reason) {
+            effects.push(Effect::Log(Line::ErrandFailed { doing: errand.doing(), reason, retry_in }));
         }
     }
 }
