@@ -182,10 +182,16 @@ impl Observed {
             found.is_some_and(|frontend| kept.has(&frontend))
         };
         let is_kept = match set {
-            SetId::Guarded | SetId::AllowedSources | SetId::Endpoints => of_frontend(3),
-            SetId::StickyFrontends | SetId::OutsideFrontends | SetId::Frontends => of_frontend(3),
-            SetId::NodePortEndpoints => of_frontend(2),
-            SetId::StickyNodePorts | SetId::OutsideNodePorts | SetId::NodePorts => of_frontend(2),
+            SetId::Guarded
+            | SetId::AllowedSources
+            | SetId::Endpoints
+            | SetId::StickyFrontends
+            | SetId::OutsideFrontends
+            | SetId::Frontends => of_frontend(3),
+            SetId::NodePortEndpoints
+            | SetId::StickyNodePorts
+            | SetId::OutsideNodePorts
+            | SetId::NodePorts => of_frontend(2),
             SetId::ClusterAddresses => {
                 let is_of = |kept: &Frontend| matches!(kept, Frontend::Address { ip, .. } if values[0].ip() == Some(*ip));
                 kept.all || kept.of.iter().any(is_of)
