@@ -6,6 +6,7 @@
 //! announced in [`Synced::settle_after`], and the caller comes back.
 
 pub mod flows;
+pub mod iptables;
 pub mod nftables;
 pub mod upstream;
 

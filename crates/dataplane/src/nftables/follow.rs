@@ -13,7 +13,7 @@ use super::class::{Class, Door};
 use super::elements;
 use super::family::{FamilyState, all_ids};
 use super::layout::SetId;
-use super::plan::{Doomed, ElementKey, Plan, key_of};
+use super::plan::{Doomed, Plan, in_order};
 
 impl FamilyState {
     /// Follows `desired` in these service ports and in what it says of the node. Returns what must be written.
@@ -23,26 +23,35 @@ impl FamilyState {
         ids: impl Iterator<Item = ServicePortId>,
     ) -> Transaction {
         let mut plan = Plan::default();
-        for id in ids {
-            self.follow_port(desired, id, &mut plan);
-        }
-        self.follow_bare_addresses(desired);
-        self.follow_shared(&mut plan);
-        self.follow_networks(desired, &mut plan);
-        self.follow_chains(desired, &mut plan);
+        self.make_plan(desired, ids, &mut plan);
         let mut transaction = self.transaction();
         plan.write(&mut transaction, &mut self.doomed);
         transaction
     }
 
+    fn make_plan(
+        &mut self,
+        desired: &ForwardingTable,
+        ids: impl Iterator<Item = ServicePortId>,
+        plan: &mut Plan,
+    ) {
+        for id in ids {
+            self.follow_port(desired, id, plan);
+        }
+        self.follow_bare_addresses(desired);
+        self.follow_shared(plan);
+        self.follow_networks(desired, plan);
+        self.follow_chains(desired, plan);
+    }
+
     /// Takes `desired` for what the kernel holds; what differs is found by comparing.
     pub(super) fn believe(&mut self, desired: &ForwardingTable) {
-        drop(self.follow(desired, all_ids(desired)));
+        self.make_plan(desired, all_ids(desired), &mut Plan::unread());
         self.doomed = Doomed::default();
     }
 
-    /// Every element that the kernel should hold.
-    pub(super) fn all_elements(&self) -> BTreeMap<ElementKey, Element> {
+    /// Every element that the kernel should hold, by set, each set in order.
+    pub(super) fn all_elements(&self) -> BTreeMap<SetId, Vec<Element>> {
         let mut all: Vec<(SetId, Element)> = Vec::new();
         for port in self.ports.values() {
             all.extend(elements::of(port, self.family, &self.numbers).own);
@@ -55,7 +64,16 @@ impl FamilyState {
         all.extend(self.left_alone.iter().map(|ip| address(SetId::LeftAlone, *ip)));
         let node_addresses = self.ground.iter().flat_map(|ground| &ground.node_addresses);
         all.extend(node_addresses.map(|ip| address(SetId::NodeAddresses, *ip)));
-        all.into_iter().map(|(set, element)| (key_of(set, &element), element)).collect()
+        let mut by_set: BTreeMap<SetId, Vec<Element>> = BTreeMap::new();
+        for (set, element) in all {
+            by_set.entry(set).or_default().push(element);
+        }
+        for elements in by_set.values_mut() {
+            elements.sort_unstable_by(in_order);
+            // What two service ports need is needed once.
+            elements.dedup_by(|one, other| in_order(one, other).is_eq());
+        }
+        by_set
     }
 
     fn follow_port(&mut self, desired: &ForwardingTable, id: ServicePortId, plan: &mut Plan) {

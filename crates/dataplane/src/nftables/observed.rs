@@ -1,6 +1,7 @@
 //! What the kernel holds, compared with what it should hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
 use model::{ForwardingTable, Frontend, Protocol};
@@ -9,7 +10,7 @@ use super::adopt::{Kept, doors};
 use super::chains::Chains;
 use super::layout::{SetId, sticky, table_comment};
 use super::numbers::Numbers;
-use super::plan::{ElementKey, Plan, key_of, overlap};
+use super::plan::{Plan, in_order, overlap};
 
 /// The table of somebody else, or of another version of ours.
 #[derive(Debug)]
@@ -126,25 +127,36 @@ impl Observed {
         found.len() == rules.len() && found.iter().zip(rules).all(|(found, rule)| found.does(rule, family))
     }
 
-    /// Puts into `plan` what must change so that the elements are `desired`.
+    /// Puts into `plan` what must change so that the elements are `desired`. Both sides are in order, so one walk finds it.
     pub(super) fn compare_elements(
         &self,
-        desired: &BTreeMap<ElementKey, Element>,
+        desired: &BTreeMap<SetId, Vec<Element>>,
         kept: &Kept,
         plan: &mut Plan,
     ) {
-        let mut found = BTreeSet::new();
-        for (set, element) in self.own_elements() {
-            let key = key_of(set, element);
-            let wanted = desired.get(&key);
-            if wanted != Some(element) && (wanted.is_some() || self.must_go(set, element, desired, kept)) {
-                plan.is_there(set, element.clone());
-            }
-            found.insert(key);
-        }
-        for (key, element) in desired {
-            if !found.contains(key) || self.differs(key, element) {
-                plan.must_be_there(key.0, element.clone());
+        for set in SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets()) {
+            let wanted = desired.get(&set).map_or(&[][..], Vec::as_slice);
+            let (mut found, mut left) = (self.elements(set).iter().peekable(), wanted.iter().peekable());
+            loop {
+                let order = match (found.peek(), left.peek()) {
+                    (Some(there), Some(new)) => in_order(there, new),
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (None, None) => break,
+                };
+                let there = if order.is_le() { found.next() } else { None };
+                let new = if order.is_ge() { left.next() } else { None };
+                if there == new {
+                    continue;
+                }
+                if let Some(there) =
+                    there.filter(|there| new.is_some() || self.must_go(set, there, wanted, kept))
+                {
+                    plan.is_there(set, there.clone());
+                }
+                if let Some(new) = new {
+                    plan.must_be_there(set, new.clone());
+                }
             }
         }
     }
@@ -156,22 +168,10 @@ impl Observed {
         found.filter(|frontend| desired.route(frontend).is_none())
     }
 
-    fn differs(&self, key: &ElementKey, element: &Element) -> bool {
-        let found = self.elements(key.0).binary_search_by(|found| found.key.cmp(&element.key));
-        found.map_or(true, |at| self.elements(key.0)[at] != *element)
-    }
-
     /// Must an element go that nobody asks for? The kernel takes no two ranges that overlap, so one that is in the way goes
     /// in any case. What nothing leads to but what stays, stays too.
-    fn must_go(
-        &self,
-        set: SetId,
-        element: &Element,
-        desired: &BTreeMap<ElementKey, Element>,
-        kept: &Kept,
-    ) -> bool {
-        let of_set = || desired.iter().filter(|(key, _)| key.0 == set).map(|(_, element)| element);
-        let is_in_the_way = || element.end.is_some() && of_set().any(|new| overlap(element, new));
+    fn must_go(&self, set: SetId, element: &Element, wanted: &[Element], kept: &Kept) -> bool {
+        let is_in_the_way = || element.end.is_some() && wanted.iter().any(|new| overlap(element, new));
         if !kept.is_any() || set.is_of_the_node() || is_in_the_way() {
             return true;
         }
@@ -200,11 +200,6 @@ impl Observed {
             _ => true,
         };
         !is_kept
-    }
-
-    fn own_elements(&self) -> impl Iterator<Item = (SetId, &Element)> {
-        let sets = SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets());
-        sets.flat_map(|set| self.elements(set).iter().map(move |element| (set, element)))
     }
 }
 

@@ -7,6 +7,7 @@
 //! - what a packet asks first (frontends): nothing was read before that leads there;
 //! - ranges that stand in the way of a new one: the kernel takes no two that overlap. Each lookup sees one or the other.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::nft::{Chain, Element, Name, Operation, Rule, Transaction, Tuple};
@@ -66,6 +67,8 @@ impl Doomed {
 /// What changes in one table.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
+    /// Nobody will read it: a kernel is taken to be as it should, and what differs is found by comparing.
+    is_unread: bool,
     before: BTreeMap<ElementKey, Element>,
     after: BTreeMap<ElementKey, Element>,
     new_chains: Vec<Chain>,
@@ -75,13 +78,24 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// A plan that nobody will read.
+    pub(super) fn unread() -> Self {
+        Self { is_unread: true, ..Self::default() }
+    }
+
     /// This element is in the kernel, as far as the change is concerned.
     pub(super) fn is_there(&mut self, set: SetId, element: Element) {
+        if self.is_unread {
+            return;
+        }
         self.before.insert(key_of(set, &element), element);
     }
 
     /// This element must be in the kernel.
     pub(super) fn must_be_there(&mut self, set: SetId, element: Element) {
+        if self.is_unread {
+            return;
+        }
         self.after.insert(key_of(set, &element), element);
     }
 
@@ -174,6 +188,11 @@ impl Plan {
         transaction.extend(self.rules.iter().cloned().map(Operation::AddRule));
         doomed.chains.extend(self.gone_chains.iter().cloned());
     }
+}
+
+/// The order of elements in a set, by their keys; as a kernel's listing has it.
+pub(super) fn in_order(one: &Element, other: &Element) -> Ordering {
+    one.key.cmp(&other.key).then_with(|| one.end.cmp(&other.end))
 }
 
 /// Do two ranges share a key?

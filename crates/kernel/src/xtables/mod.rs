@@ -7,8 +7,10 @@
 //! |---|---|
 //! | `programs` | the real thing: [`Programs`], found on the `PATH` |
 //! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
+//! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
+//! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
 //! | `saved` | the text of one table, taken apart: [`Saved`], [`words`] |
-//! | `simulated` | the twin: [`Simulated`], tables in memory |
+//! | `simulated` | the twin: [`Simulated`], tables in memory that packets go through |
 //! | `error` | why it did not go, in a sentence |
 //!
 //! There are two programs since iptables 1.8, with tables of their own in the kernel, both in force at once: the legacy one
@@ -20,17 +22,21 @@
 //! Absent on purpose: the `iptables` program, one process for each rule; and any opinion of a rule.
 
 mod error;
+mod parse;
 mod process;
 mod programs;
+mod rule;
 mod saved;
 mod simulated;
 
 use std::fmt;
 
 pub use error::{Error, Result};
+pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
+pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, Side, State, Target};
 pub use saved::{Saved, SavedChain, words};
-pub use simulated::Simulated;
+pub use simulated::{Simulated, Way};
 
 /// The tables of one program and one family.
 pub trait Xtables {

@@ -13,11 +13,14 @@ use serde_json::{Value, json};
 
 /// Endpoints of each Service.
 const ENDPOINTS: u32 = 4;
+/// Services in each file.
+const FILE: u32 = 5_000;
 
 /// One node with its portways; the last of them is the one that holds it.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) namespace: Namespace,
+    services: u32,
     folder: PathBuf,
     portways: Vec<Child>,
 }
@@ -28,18 +31,21 @@ impl Node {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("portway-moments-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).context("cannot make a folder")?;
-        let items: Vec<Value> = (0..services).flat_map(|n| [service(n), slice(n)]).collect();
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        std::fs::write(folder.join("services.json"), list.to_string())
-            .context("cannot write the Services")?;
-        Ok(Self { namespace: Namespace::create()?, folder, portways: Vec::new() })
+        std::fs::create_dir_all(folder.join("manifests")).context("cannot make a folder")?;
+        for first in (0..services).step_by(FILE as usize) {
+            let numbers = first..services.min(first + FILE);
+            let items: Vec<Value> = numbers.flat_map(|n| [service(n), slice(n)]).collect();
+            let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+            let file = folder.join("manifests").join(format!("{first}.json"));
+            std::fs::write(file, list.to_string()).context("cannot write the Services")?;
+        }
+        Ok(Self { namespace: Namespace::create()?, services, folder, portways: Vec::new() })
     }
 
     /// Starts a portway and returns how long it took until it was in sync. Those that were there before go then.
     pub(crate) fn start(&mut self, arguments: &[&str]) -> Result<Duration> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
-        command.args(["run", "--from", "services.json", "--run-dir", "run", "--state-dir", "state"]);
+        command.args(["run", "--from", "manifests", "--run-dir", "run", "--state-dir", "state"]);
         command.args(["--node-name", "a", "--sync-period", "1h"]).args(arguments);
         command.current_dir(&self.folder).env_remove("PORTWAY_FROM").env("RUST_LOG", "error");
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -51,7 +57,8 @@ impl Node {
         let took = begun.elapsed();
         self.stop()?;
         self.portways.push(child);
-        ensure!(line.starts_with("portway is in sync"), "portway did not start: {line}");
+        let count = format!("portway is in sync: {} service ports", self.services);
+        ensure!(line.starts_with(&count), "portway did not start: {line}");
         Ok(took)
     }
 

@@ -1,0 +1,75 @@
+//! iptables: the rules that every guide shows, for both iptables programs. README.md beside this file tells the packet's way.
+//!
+//! In: the forwarding table. Out: for each family upstream's chains in `filter` and `nat`, with upstream's names, comments and
+//! order, as typed rules ([`Tables`]) and as the text that `iptables-restore --noflush` reads ([`Tables::restore_text`]).
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `names` | what chains are called |
+//! | `render` | the rules: the fixed ones, and those of one service port by itself |
+//! | `text` | the rules as text |
+//!
+//! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
+
+mod names;
+mod render;
+mod text;
+
+use model::fate::{Loopback, Refusal};
+use model::{NodePortAddress, Promises};
+pub use names::{Names, PREFIXES, is_of_a_service_port};
+pub use render::{Base, Chain, Jump, PortRules, Renderer, Shared, Tables};
+pub use text::render;
+
+/// What the operator chose for this mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The mark bit that says: hide the source of this connection.
+    pub masquerade_mark: u32,
+    /// Where node ports answer when nobody says so.
+    pub default_node_port_addresses: NodePortAddress,
+    /// Node ports answer on 127.0.0.0/8 too. Whoever sets this sets `route_localnet`, which opens the loopback addresses of
+    /// this host to its neighbours (CVE-2020-8558); the rules then have the guard against it.
+    pub localhost_node_ports: bool,
+    /// Drop packets that the connection tracker finds invalid: unless it is told to be liberal, a stray one of them resets
+    /// a masqueraded connection.
+    pub drops_invalid: bool,
+    /// Which rules say whose they are.
+    pub comments: Comments,
+}
+
+/// Whether the rules of service ports' own chains say whose they are. All others do always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comments {
+    /// They do.
+    Always,
+    /// While there are at most so many endpoints: comments make large tables slow.
+    UpTo(usize),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            masquerade_mark: 0x4000,
+            default_node_port_addresses: NodePortAddress::All,
+            localhost_node_ports: false,
+            drops_invalid: true,
+            // Upstream's number.
+            comments: Comments::UpTo(1000),
+        }
+    }
+}
+
+impl Options {
+    /// What rules of these options promise where Kubernetes leaves the choice.
+    pub fn promises(&self) -> Promises {
+        Promises {
+            undefined_port_of_cluster_ip: Refusal::Untouched,
+            unallocated_service_ip: Refusal::Untouched,
+            ping_of_cluster_ip: Refusal::Untouched,
+            default_node_port_addresses: self.default_node_port_addresses,
+            loopback_node_ports: if self.localhost_node_ports { Loopback::Ipv4 } else { Loopback::Never },
+            hairpin_of_other_nodes: true,
+        }
+    }
+}
