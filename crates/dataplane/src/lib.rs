@@ -25,6 +25,14 @@ pub trait Dataplane {
 
     /// Removes everything that this mode has ever written, in any version, and nothing else.
     fn cleanup(&mut self) -> Result<(), SyncError>;
+
+    /// What a full sync would write, and then delete, in words. Nothing is written.
+    fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError>;
+
+    /// Has somebody taken everything away? A cheap look, for modes whose kernel does not tell of it.
+    fn is_flushed(&mut self) -> Result<bool, SyncError> {
+        Ok(false)
+    }
 }
 
 /// What may be different from the last sync.
@@ -77,6 +85,9 @@ pub enum SyncError {
     /// `nf_tables` refused. The next sync reads the kernel anew.
     #[error(transparent)]
     Nftables(#[from] kernel::nft::Error),
+    /// An iptables program failed. The next sync reads the kernel anew.
+    #[error(transparent)]
+    Iptables(#[from] kernel::xtables::Error),
 }
 
 impl SyncError {
@@ -84,6 +95,7 @@ impl SyncError {
     pub fn retry_helps(&self) -> bool {
         match self {
             SyncError::Nftables(error) => error.retry_helps(),
+            SyncError::Iptables(error) => error.retry_helps(),
         }
     }
 }

@@ -42,7 +42,7 @@ fn contents(door: &mut Programs) -> Vec<Saved> {
 }
 
 fn take_over_here() -> TakeOver {
-    take_over(&mut Programs::find(), &mut Netlink::open().unwrap())
+    take_over(&mut Programs::find(), &mut Netlink::open().unwrap(), None)
 }
 
 mod needs_root {
@@ -130,7 +130,7 @@ mod needs_root {
         with("root_chains_that_no_program_can_remove_are_told", Variant::Nft, |mut door| {
             door.restore(&nat(1)).unwrap();
             let mut nothing = Programs::find_in(&[]);
-            let done = take_over(&mut nothing, &mut Netlink::open().unwrap());
+            let done = take_over(&mut nothing, &mut Netlink::open().unwrap(), None);
             assert!(matches!(&done.problems[..], [Problem::NoProgram { .. }]), "{done:?}");
         });
     }

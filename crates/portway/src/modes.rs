@@ -18,6 +18,18 @@ pub enum Mode {
     Userspace,
 }
 
+/// Which iptables program is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Program {
+    /// The one that this node already uses.
+    #[default]
+    Auto,
+    /// The one whose tables are of `nf_tables`.
+    Nft,
+    /// The old one.
+    Legacy,
+}
+
 impl Mode {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -41,9 +53,8 @@ impl Mode {
         };
         match self {
             Mode::Nftables => Promises::default(),
-            Mode::Iptables => Promises { loopback_node_ports: Loopback::Ipv4, ..as_upstream },
             Mode::Ipvs => Promises { undefined_port_of_cluster_ip: Refusal::Reject, ..as_upstream },
-            Mode::Userspace => as_upstream,
+            Mode::Iptables | Mode::Userspace => as_upstream,
         }
     }
 }

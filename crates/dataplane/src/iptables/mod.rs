@@ -7,18 +7,30 @@
 //! |---|---|
 //! | `names` | what chains are called |
 //! | `render` | the rules: the fixed ones, and those of one service port by itself |
-//! | `text` | the rules as text |
+//! | `text` | all rules as text |
+//! | `sync`, `family` | the mode itself: what was written, what must change |
+//! | `written`, `script` | what changed, as restore text; in an order in which no packet meets half a service |
+//! | `observed` | what the kernel holds, compared |
+//! | `choose` | which of the two programs this node uses |
 //!
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
+mod choose;
+mod family;
 mod names;
+mod observed;
 mod render;
+mod script;
+mod sync;
 mod text;
+mod written;
 
+pub use choose::choose;
 use model::fate::{Loopback, Refusal};
 use model::{NodePortAddress, Promises};
 pub use names::{Names, PREFIXES, is_of_a_service_port};
 pub use render::{Base, Chain, Jump, PortRules, Renderer, Shared, Tables};
+pub use sync::Iptables;
 pub use text::render;
 
 /// What the operator chose for this mode.

@@ -71,18 +71,6 @@ impl<K: Kernel> Nftables<K> {
         &mut self.kernel.kernel
     }
 
-    /// What a full sync would write, and then delete, in words. Nothing is written.
-    pub fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
-        let mut found = Vec::new();
-        for family in Family::ALL {
-            let mut state = FamilyState::new(family, self.v4.options);
-            let mut transaction = state.difference(&mut self.kernel, desired)?;
-            state.add_deletions(&mut transaction);
-            found.extend(transaction.script().lines().map(str::to_owned));
-        }
-        Ok(found)
-    }
-
     fn sync_family(
         &mut self,
         family: Family,
@@ -148,6 +136,17 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         failed.map_or(Ok(synced), |error| Err(error.into()))
     }
 
+    fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        let mut found = Vec::new();
+        for family in Family::ALL {
+            let mut state = FamilyState::new(family, self.v4.options);
+            let mut transaction = state.difference(&mut self.kernel, desired)?;
+            state.add_deletions(&mut transaction);
+            found.extend(transaction.script().lines().map(str::to_owned));
+        }
+        Ok(found)
+    }
+
     fn cleanup(&mut self) -> Result<(), SyncError> {
         for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
             let tables = self.kernel.tables(family)?;
@@ -169,6 +168,21 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 /// Our mark, in any version of the layout.
 fn is_ours(table: &kernel::nft::Table) -> bool {
     table.comment.as_ref().is_some_and(|comment| comment.as_str().starts_with(layout::MARK_OF_OURS))
+}
+
+/// Removes every table `kube-proxy`, ours or upstream's, for a mode that does its work now. What is gone, in words.
+pub fn take_over<K: Kernel>(kernel: &mut K) -> Result<Vec<String>, Error> {
+    let mut gone = Vec::new();
+    for family in kernel::nft::Family::ALL {
+        let is_theirs = |table: &kernel::nft::Table| [layout::TABLE, layout::BESIDE].contains(&&*table.name);
+        for table in kernel.tables(family)?.iter().filter(|table| is_theirs(table)) {
+            for step in adopt::removal(kernel, family, &table.name)? {
+                kernel.run(&step)?;
+            }
+            gone.push(format!("table {family} {}", &*table.name));
+        }
+    }
+    Ok(gone)
 }
 
 /// The whole table as `nft -f` reads it, for both families: what [`Dataplane::sync`] would write into an empty kernel.

@@ -145,11 +145,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Removes what upstream's iptables mode left on this machine. Call it when ours is in force. A second call finds nothing.
-pub fn take_over<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+/// Removes what upstream's iptables mode left on this machine, or ours, whose chains have the same names; except behind the
+/// doors of the program that ours is using now. Call it when ours is in force. A second call finds nothing.
+pub fn take_over<X: Xtables>(
+    found: &mut Found<X>,
+    nft: &mut impl nft::Kernel,
+    ours: Option<Variant>,
+) -> TakeOver {
     let mut done = TakeOver::default();
     for family in Family::ALL {
-        for variant in Variant::ALL {
+        for variant in Variant::ALL.into_iter().filter(|variant| Some(*variant) != ours) {
             let seen = match variant {
                 Variant::Nft => is_in_nft(nft, family),
                 Variant::Legacy => Some(found.legacy.contains(&family)),
@@ -173,6 +178,11 @@ pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
         }
     }
     Ok(false)
+}
+
+/// Clears the tables behind one door of all chains of these names. Ours in iptables mode have them too.
+pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
+    TABLES.into_iter().try_for_each(|table| clear(door, table).map(drop))
 }
 
 /// Clears the tables behind one door, as far as that goes.

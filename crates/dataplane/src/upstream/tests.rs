@@ -60,7 +60,7 @@ fn door(texts: &[&str]) -> Simulated {
 
 fn take(door: Simulated) -> (TakeOver, Simulated) {
     let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4] };
-    let done = take_over(&mut found, &mut SimulatedNft::default());
+    let done = take_over(&mut found, &mut SimulatedNft::default(), None);
     (done, found.programs.remove(0))
 }
 
@@ -196,7 +196,8 @@ fn chains_that_no_program_can_remove_are_told() {
     transaction.push(Operation::AddChain(Chain::new("KUBE-SERVICES")));
     nft.run(&transaction).unwrap();
     let mut found = Found::<Simulated> { legacy: vec![Family::V6], ..Found::default() };
-    let words: Vec<_> = take_over(&mut found, &mut nft).problems.iter().map(ToString::to_string).collect();
+    let words: Vec<_> =
+        take_over(&mut found, &mut nft, None).problems.iter().map(ToString::to_string).collect();
     assert_eq!(words.len(), 2);
     assert!(
         words[0].contains("are in nf_tables (iptables-nft, IPv4), and there is no program `iptables-nft`"),
@@ -212,5 +213,5 @@ fn a_machine_without_any_of_it_is_silent() {
     transaction.replace_table(None);
     transaction.push(Operation::AddChain(Chain::new("prerouting")));
     nft.run(&transaction).unwrap();
-    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft), TakeOver::default());
+    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft, None), TakeOver::default());
 }

@@ -1,16 +1,15 @@
 //! `portway diff`: compares this kernel with what it should hold. Nothing is written.
 
 use clap::Args;
-use dataplane::nftables::Nftables;
 
 use super::args::Shared;
-use super::render::{nftables_options, refuse_unoffered};
+use super::render::refuse_unoffered;
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
-use crate::modes::Mode;
-use crate::run::{Families, HostKernel};
+use crate::modes::{Mode, Program};
+use crate::run::open;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,16 +25,18 @@ pub(super) struct DiffArgs {
     /// The mode
     #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
     mode: Mode,
+
+    /// The iptables program of modes that use one
+    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
+    iptables_program: Program,
 }
 
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     refuse_unoffered(args.mode, "compared")?;
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
-    let families = Families::probe().map_err(|error| failure(&error))?;
-    let kernel = HostKernel::open(&families).map_err(|error| Failure::because(&error))?;
-    let mut dataplane = Nftables::new(kernel, nftables_options(args.mode));
-    let lines = dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
+    let mut opened = open(args.mode, args.iptables_program).map_err(|error| failure(&error))?;
+    let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines));
     Ok(Said { found_wrong: !lines.is_empty(), ..said })
 }

@@ -3,7 +3,8 @@
 //! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
-use dataplane::nftables;
+use dataplane::{iptables, nftables};
+use model::Family;
 
 use super::args::Shared;
 use super::said::{Failure, Said};
@@ -11,11 +12,14 @@ use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
 use crate::picture::Picture;
+use crate::run::iptables_options;
 
 const EXAMPLES: &str = "\
 Examples:
   portway render --mode nftables --from examples
   portway render --from examples | nft -c -f -          asks nft whether it understands
+  portway render --mode iptables --from examples | iptables-restore --noflush --test
+  portway render --mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test
 
 nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
 
@@ -26,21 +30,42 @@ pub(super) struct RenderArgs {
     /// The mode
     #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
     mode: Mode,
+
+    /// Mode iptables: the family, of which each has a program of its own
+    #[arg(long, value_name = "FAMILY", value_parser = Words::<FamilyName>::called("family"), default_value = "ipv4")]
+    family: FamilyName,
+}
+
+/// A family, as it is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FamilyName {
+    Ipv4,
+    Ipv6,
+}
+
+impl FamilyName {
+    fn family(self) -> Family {
+        match self {
+            Self::Ipv4 => Family::V4,
+            Self::Ipv6 => Family::V6,
+        }
+    }
 }
 
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
     refuse_unoffered(args.mode, "rendered")?;
     let View { picture, .. } = View::open(shared, Memory::Kept)?;
-    let text = rules(args.mode, &picture);
+    let text = rules(args.mode, args.family.family(), &picture);
     Ok(Said::about(&picture, text))
 }
 
 /// What a mode would write.
-fn rules(mode: Mode, picture: &Picture) -> String {
+fn rules(mode: Mode, family: Family, picture: &Picture) -> String {
     match mode {
         Mode::Nftables => nftables::render(picture.table(), &nftables_options(mode)),
-        Mode::Iptables | Mode::Ipvs | Mode::Userspace => String::new(),
+        Mode::Iptables => iptables::render(picture.table(), family, &iptables_options(mode)),
+        Mode::Ipvs | Mode::Userspace => String::new(),
     }
 }
 
@@ -52,8 +77,8 @@ pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
 /// Refuses a mode that has no kernel side yet.
 pub(super) fn refuse_unoffered(mode: Mode, done: &str) -> Result<(), Failure> {
     match mode {
-        Mode::Nftables => Ok(()),
-        Mode::Iptables | Mode::Ipvs | Mode::Userspace => Err(Failure::refused(format!(
+        Mode::Nftables | Mode::Iptables => Ok(()),
+        Mode::Ipvs | Mode::Userspace => Err(Failure::refused(format!(
             "mode `{mode}` cannot be {done} yet: this release has no kernel side for it; use `--mode nftables`, and \
              `portway get routes` shows what a mode would have to do"
         ))),

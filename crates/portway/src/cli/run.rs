@@ -13,7 +13,7 @@ use super::render::refuse_unoffered;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words};
 use super::view::refusal;
-use crate::modes::Mode;
+use crate::modes::{Mode, Program};
 use crate::run::{self, Arrival, End, PaceOptions, RunError, Settings, Successor};
 
 const EXAMPLES: &str = "\
@@ -33,6 +33,10 @@ pub(super) struct RunArgs {
     /// The mode
     #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
     mode: Mode,
+
+    /// The iptables program of modes that use one: the one that this node already uses, or a choice
+    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
+    iptables_program: Program,
 
     /// The shortest time from the end of a write to the begin of the next; a single change is written at once
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "50ms")]
@@ -66,6 +70,7 @@ pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Sa
     refuse_unoffered(args.mode, "run")?;
     let settings = Settings {
         mode: args.mode,
+        program: args.iptables_program,
         from: shared.sources()?,
         config: shared.config()?,
         allocation: shared.allocation(false),

@@ -2,25 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::{flows, upstream};
+use dataplane::{flows, nftables, upstream};
 use kernel::conntrack::Netlink;
 use kernel::nft;
-use kernel::xtables::Programs;
+use kernel::xtables::{Programs, Variant};
 use model::flows::StaleFlows;
 
 use super::errands::{Done, Errand};
+use crate::modes::Mode;
 
 /// The doors that errands need, opened when they are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Beside {
+    mode: Mode,
+    program: Option<Variant>,
     conntrack: Option<Netlink>,
 }
 
 impl Beside {
+    pub(super) fn new(mode: Mode, program: Option<Variant>) -> Self {
+        Self { mode, program, conntrack: None }
+    }
+
     pub(super) fn run(&mut self, errand: &Errand) -> Result<Done, String> {
         match errand {
             Errand::Forget(stale) => self.forget(stale),
-            Errand::TakeOver => take_over(),
+            Errand::TakeOver => self.take_over(),
         }
     }
 
@@ -34,17 +41,21 @@ impl Beside {
         self.conntrack = Some(conntrack);
         Ok(Done { flows: forgotten.forgotten, ..Done::default() })
     }
-}
 
-/// One program or family that fails does not hide the others.
-fn take_over() -> Result<Done, String> {
-    let mut nft = nft::Netlink::open().map_err(|error| error.to_string())?;
-    let taken = upstream::take_over(&mut Programs::find(), &mut nft);
-    let (again, stays): (Vec<_>, Vec<_>) = taken.problems.iter().partition(|problem| problem.retry_helps());
-    Ok(Done {
-        removed: taken.removed.iter().map(ToString::to_string).collect(),
-        stays: stays.iter().map(ToString::to_string).collect(),
-        again: again.first().map(ToString::to_string),
-        ..Done::default()
-    })
+    /// Removes the rules of other modes and programs, whose work ours do now. One that fails does not hide the others.
+    fn take_over(&self) -> Result<Done, String> {
+        let mut nft = nft::Netlink::open().map_err(|error| error.to_string())?;
+        let mut done = Done::default();
+        if self.mode != Mode::Nftables {
+            let gone = nftables::take_over(&mut nft).map_err(|error| error.to_string())?;
+            done.removed.extend(gone);
+        }
+        let taken = upstream::take_over(&mut Programs::find(), &mut nft, self.program);
+        let (again, stays): (Vec<_>, Vec<_>) =
+            taken.problems.iter().partition(|problem| problem.retry_helps());
+        done.removed.extend(taken.removed.iter().map(ToString::to_string));
+        done.stays.extend(stays.iter().map(ToString::to_string));
+        done.again = again.first().map(ToString::to_string);
+        Ok(done)
+    }
 }

@@ -19,6 +19,8 @@ pub enum Effect {
     Sync(Work),
     /// Delete what waited; then tell [`super::Event::Settled`].
     Settle,
+    /// Glance whether everything was taken away; then tell [`super::Event::Glanced`].
+    Glance,
     /// Do this beside the rules; then tell [`super::Event::Ran`].
     Run(Errand),
     /// Come back with [`super::Event::Tick`] at this time since the start, unless something happens before. It takes the

@@ -28,6 +28,8 @@ pub enum Event {
     AddressesChanged(HostFacts),
     /// Somebody else wrote to our tables, or may have.
     Meddled(Meddled),
+    /// The glance that was asked for: whether everything was taken away.
+    Glanced(Result<bool, SyncError>),
     /// The time that was asked for has come.
     Tick,
     /// Somebody wants to know something.

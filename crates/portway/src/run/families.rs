@@ -12,7 +12,7 @@ use kernel::nft::{
 use super::RunError;
 
 /// The kernel lists IPv6 addresses here, wherever there is IPv6.
-const HAS_IPV6: &str = "/proc/net/if_inet6";
+pub(super) const HAS_IPV6: &str = "/proc/net/if_inet6";
 
 /// Which families there are to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! What the loop wants to be written down, as lines of the log.
 
 use super::effect::Line;
-use crate::modes::Mode;
 
 /// Writes a line.
 pub(super) fn log(line: &Line) {
     match line {
         Line::Synced { operations, took, full } => {
-            tracing::info!(dataplane = %Mode::Nftables, operations, took_ms = took.as_millis(), full, "synced");
+            tracing::info!(operations, took_ms = took.as_millis(), full, "synced");
         }
         Line::Repaired { operations, by } => tracing::warn!(
             operations,
@@ -35,7 +34,7 @@ pub(super) fn log(line: &Line) {
                 "another portway goes on in our place: the rules stay, and this process stands by"
             );
         }
-        Line::Settled { operations } => tracing::debug!(dataplane = %Mode::Nftables, operations, "settled"),
+        Line::Settled { operations } => tracing::debug!(operations, "settled"),
         Line::Refused { service_port, reason } => tracing::error!(
             service_port,
             reason,

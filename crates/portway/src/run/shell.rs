@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane::Dataplane;
-use dataplane::nftables::{Nftables, Options};
 use kernel::host::Watch;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
@@ -19,16 +18,16 @@ use model::time::Timestamp;
 use super::beside::Beside;
 use super::effect::Effect;
 use super::event::{Event, Now};
-use super::families::{Families, HostKernel, refused};
 use super::handover::{Arrival, Door, Locks, Successor};
 use super::log::log;
+use super::open::{Opened, open};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::{RunError, feeds};
 use crate::embedded::{self, Embedded};
 use crate::host::HostFacts;
 use crate::manifests::Source;
-use crate::modes::Mode;
+use crate::modes::{Mode, Program};
 use crate::picture::Picture;
 use crate::socket::Server;
 
@@ -40,6 +39,8 @@ const EVENTS_MAX: usize = 64;
 pub struct Settings {
     /// The mode.
     pub mode: Mode,
+    /// The iptables program of modes that use one.
+    pub program: Program,
     /// Files and folders of manifests.
     pub from: Vec<PathBuf>,
     /// The choices that decide packets.
@@ -70,42 +71,24 @@ pub enum End {
 pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
-    let families = families()?;
+    let opened = open(settings.mode, settings.program)?;
     let source = Source::open(&settings.from)?;
     let Some(locks) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
         return Ok(End::Stopped);
     };
     let (watch, host) = watch_host(&settings.config.node_name);
-    let state = Loop::new(begin(settings, host.clone(), clock.now())?);
-    let kernel = HostKernel::open(&families).map_err(|error| refused(&error))?;
-    let monitor = listen_to_others(&kernel);
-    let dataplane =
-        Nftables::new(kernel, Options { promises: settings.mode.promises(), ..Options::default() });
+    let Opened { dataplane, monitor, glance, program } = opened;
+    let state = Loop::new(begin(settings, host.clone(), glance, clock.now())?);
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
     let outside = Outside { termination, source, watch, node_name, host, monitor, server, door };
     let events = outside.listen()?;
-    let shell = Shell { state, dataplane, beside: Beside::default(), clock, wake_at: None };
+    let shell = Shell { state, dataplane, beside: Beside::new(settings.mode, program), clock, wake_at: None };
     let end = shell.serve(&events, tell);
     // Who asks now hears that nobody is there, either way; without the file it looks so too.
     let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
     end
-}
-
-fn families() -> Result<Families, RunError> {
-    let families = Families::probe()?;
-    if let Families::OnlyV4 { because } = &families {
-        tracing::warn!("this host has no IPv6, so IPv4 alone is served: {because}");
-    }
-    Ok(families)
-}
-
-/// Without it, what others do is found by comparing.
-fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
-    Monitor::of_others(kernel.port())
-        .inspect_err(|error| tracing::warn!(%error, "others who write to our tables will not be heard"))
-        .ok()
 }
 
 /// Everything that is listened to.
@@ -143,11 +126,16 @@ impl Outside {
     }
 }
 
-fn begin(settings: &Settings, host: HostFacts, now: Now) -> Result<Start, RunError> {
+fn begin(
+    settings: &Settings,
+    host: HostFacts,
+    glance: Option<Duration>,
+    now: Now,
+) -> Result<Start, RunError> {
     let embedded = Embedded::open(settings.allocation.clone(), now.wall)?;
     let picture = Picture::new(settings.config.clone(), embedded, None);
     let now = Now { elapsed: Duration::ZERO, ..now };
-    Ok(Start { mode: settings.mode, picture, host, pace: settings.pace, now })
+    Ok(Start { mode: settings.mode, picture, host, pace: settings.pace, glance, now })
 }
 
 /// Addresses count from the moment at which the watch was opened, so it is opened before they are read.
@@ -181,15 +169,15 @@ impl Clock {
 }
 
 /// The loop, and what it acts upon.
-struct Shell<D> {
+struct Shell {
     state: Loop,
-    dataplane: D,
+    dataplane: Box<dyn Dataplane>,
     beside: Beside,
     clock: Clock,
     wake_at: Option<Duration>,
 }
 
-impl<D: Dataplane> Shell<D> {
+impl Shell {
     fn serve(mut self, events: &Receiver<Event>, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
         while let Some(event) = self.wait(events) {
             if let ControlFlow::Break(end) = self.take(event, tell) {
@@ -226,6 +214,7 @@ impl<D: Dataplane> Shell<D> {
                         let result = self.dataplane.settle();
                         next = Some(Event::Settled { result, took: self.since(begun) });
                     }
+                    Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
                     Effect::Run(errand) => {
                         let result = self.beside.run(&errand);
                         next = Some(Event::Ran { errand: errand.kind(), result });

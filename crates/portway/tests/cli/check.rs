@@ -35,11 +35,15 @@ fn every_problem_is_listed_under_its_file_or_object() {
 }
 
 #[test]
-fn nftables_is_rendered_and_the_other_modes_say_that_they_cannot_be_yet() {
+fn two_modes_are_rendered_and_the_others_say_that_they_cannot_be_yet() {
     let place = Place::new();
     let text = place.on_examples("render --mode nftables").fine();
     assert!(text.contains("table ip kube-proxy") && text.contains("table ip6 kube-proxy"), "{text}");
-    for mode in ["iptables", "ipvs", "userspace"] {
+    for (family, address) in [("ipv4", "10.111.43.24"), ("ipv6", "KUBE-SERVICES")] {
+        let text = place.on_examples(&format!("render --mode iptables --family {family}")).fine();
+        assert!(text.contains("*nat\n:KUBE-SERVICES - [0:0]\n") && text.contains(address), "{text}");
+    }
+    for mode in ["ipvs", "userspace"] {
         place
             .on_examples(&format!("render --mode {mode}"))
             .refused(1, &[&format!("mode `{mode}`"), "`portway get routes`"]);

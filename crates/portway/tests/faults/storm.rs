@@ -279,6 +279,7 @@ fn start() -> Loop {
         picture: Picture::new(config, embedded, None),
         host: host(),
         pace: PaceOptions::default(),
+        glance: None,
         now: now(Duration::ZERO),
     })
 }

@@ -273,6 +273,10 @@ impl Dataplane for Picky {
         Ok(Synced::default())
     }
 
+    fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        Ok(Vec::new())
+    }
+
     fn cleanup(&mut self) -> Result<(), SyncError> {
         Ok(())
     }

@@ -38,6 +38,8 @@ pub(crate) struct Sim<D> {
     pub(crate) errands: Vec<(Duration, Errand)>,
     pub(crate) errand_result: Result<Done, String>,
     pub(crate) has_exited: bool,
+    pub(crate) glances: Vec<Duration>,
+    pub(crate) is_flushed: bool,
 }
 
 pub(crate) fn sim() -> Sim<Nftables<Simulated>> {
@@ -63,6 +65,7 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
         picture: Picture::new(config, embedded, None),
         host: host("192.0.2.1"),
         pace: PaceOptions::default(),
+        glance: None,
         now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
     };
     Sim {
@@ -77,6 +80,8 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
         errands: Vec::new(),
         errand_result: Ok(Done::default()),
         has_exited: false,
+        glances: Vec::new(),
+        is_flushed: false,
     }
 }
 
@@ -103,6 +108,10 @@ impl<D: Dataplane> Sim<D> {
                     Effect::Answer(reply, answer) => reply.0.send(answer).unwrap(),
                     Effect::Tell(text) => self.told.push(text),
                     Effect::Log(line) => self.lines.push(line),
+                    Effect::Glance => {
+                        self.glances.push(self.now);
+                        next = Some(Event::Glanced(Ok(self.is_flushed)));
+                    }
                     Effect::Run(errand) => {
                         let result = self.errand_result.clone();
                         self.errands.push((self.now, errand.clone()));

@@ -48,6 +48,8 @@ pub struct Loop {
     pending: Delta,
     under_way: UnderWay,
     settle_at: Option<Duration>,
+    /// How often to look for a flush, and when next.
+    glance: Option<(Duration, Duration)>,
     store: BackOff,
     pace: Pace,
     drift: Drift,
@@ -77,6 +79,8 @@ pub struct Start {
     pub host: HostFacts,
     /// The pace.
     pub pace: PaceOptions,
+    /// How often to look for a flush, where the kernel does not tell of it.
+    pub glance: Option<Duration>,
     /// The moment at which the process started.
     pub now: Now,
 }
@@ -88,6 +92,7 @@ enum UnderWay {
     /// A sync of these changes.
     Sync(Box<Delta>, Due),
     Settling,
+    Glancing,
     Errand,
 }
 
@@ -105,6 +110,7 @@ impl Loop {
             pending: Delta::default(),
             under_way: UnderWay::Nothing,
             settle_at: None,
+            glance: start.glance.map(|every| (every, every)),
             store: BackOff::default(),
             pace: Pace::new(start.pace),
             drift: Drift::default(),
@@ -131,6 +137,7 @@ impl Loop {
             Event::AddressesChanged(host) => self.follow_host(host, now),
             Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
             Event::Tick => self.retry_store(now, &mut effects),
+            Event::Glanced(result) => self.glanced(&result, now),
             Event::Query(question, reply) => effects.push(Effect::Answer(reply, self.answer(question, now))),
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),

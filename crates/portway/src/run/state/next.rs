@@ -34,7 +34,8 @@ impl Loop {
         let sync = self.source.is_loaded.then(|| self.pace.next(!self.pending.is_empty(), now));
         let errand = self.errands.next().map(|(at, kind)| (at, Next::Errand(kind)));
         let sync = sync.map(|(at, due)| (at, Next::Sync(due)));
-        errand.into_iter().chain(sync).min_by_key(|(at, _)| *at)
+        let glance = self.glance.filter(|_| self.has_told).map(|(_, at)| (at, Next::Glance));
+        errand.into_iter().chain(sync).chain(glance).min_by_key(|(at, _)| *at)
     }
 
     /// `None` if there turns out to be nothing to do.
@@ -48,6 +49,10 @@ impl Loop {
                 let errand = self.errands.begin(kind, self.picture.table())?;
                 self.under_way = UnderWay::Errand;
                 Some(Effect::Run(errand))
+            }
+            Next::Glance => {
+                self.under_way = UnderWay::Glancing;
+                Some(Effect::Glance)
             }
             Next::Sync(due) => Some(self.begin_sync(due)),
         }
@@ -69,6 +74,7 @@ impl Loop {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Settle,
+    Glance,
     Errand(ErrandKind),
     Sync(Due),
 }

@@ -117,6 +117,15 @@ impl Loop {
         effects.push(Effect::Log(Line::Failed { reason: error.to_string(), retry_in }));
     }
 
+    /// A look that failed says nothing; the periodic compare says why.
+    pub(super) fn glanced(&mut self, result: &Result<bool, SyncError>, now: Now) {
+        self.under_way = UnderWay::Nothing;
+        self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
+        if matches!(result, Ok(true)) {
+            self.pace.compare_by(now.elapsed);
+        }
+    }
+
     pub(super) fn ran(
         &mut self,
         errand: ErrandKind,

@@ -1,0 +1,131 @@
+//! Restore text that changes only what must change.
+//!
+//! In: chains to write, rules to add and to take away. Out: one text for `iptables-restore --noflush`.
+//!
+//! The order is such that no packet meets half a service. Refusals come (in `filter`) before what leads to endpoints goes (in
+//! `nat`), and go after it came. Each `COMMIT` is in force at once, and within one the new rules of a chain replace the old.
+
+use std::fmt::{Display, Write as _};
+
+use kernel::xtables::{ChainName, Rule, Table};
+
+use super::render::Shared;
+
+/// What is to change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script {
+    /// Additions to `filter`, before anything in `nat` changes.
+    before: Part,
+    nat: Part,
+    /// Deletions from `filter`, after that.
+    after: Part,
+    mangle: Part,
+}
+
+/// What is to change in one table, at once.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    written: Vec<ChainName>,
+    lines: Vec<String>,
+    deleted: Vec<ChainName>,
+}
+
+impl Script {
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines() == 0
+    }
+
+    /// How many lines it has that do something.
+    pub(super) fn lines(&self) -> usize {
+        [&self.before, &self.nat, &self.after, &self.mangle].into_iter().map(Part::count).sum()
+    }
+
+    /// A chain gets these rules, whatever it had; it is made where it is missing.
+    pub(super) fn write(&mut self, table: Table, name: &ChainName, rules: &[Rule]) {
+        let part = self.adding(table);
+        part.written.push(name.clone());
+        part.lines.extend(rules.iter().map(|rule| format!("-A {name} {rule}")));
+    }
+
+    /// A chain goes. Nothing may lead to it any more.
+    pub(super) fn delete(&mut self, table: Table, name: ChainName) {
+        let part = self.removing(table);
+        part.deleted.push(name);
+    }
+
+    /// A rule is added to a chain that all share. Behind the last rule of `KUBE-SERVICES` none may come.
+    pub(super) fn add(&mut self, chain: Shared, rule: &dyn Display) {
+        let verb = if chain == Shared::Services { "-I" } else { "-A" };
+        let line = format!("{verb} {} {rule}", chain.chain());
+        self.adding(chain.table()).lines.push(line);
+    }
+
+    /// A rule of a chain that all share goes.
+    pub(super) fn remove(&mut self, chain: Shared, rule: &dyn Display) {
+        self.remove_from(chain.table(), chain.chain().as_str(), rule);
+    }
+
+    /// A rule goes.
+    pub(super) fn remove_from(&mut self, table: Table, chain: &str, rule: &dyn Display) {
+        self.removing(table).lines.push(format!("-D {chain} {rule}"));
+    }
+
+    /// A rule is put in front of all others of its chain.
+    pub(super) fn put_first(&mut self, table: Table, chain: &ChainName, rule: &Rule) {
+        self.adding(table).lines.push(format!("-I {chain} {rule}"));
+    }
+
+    /// The text.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for (table, part) in [
+            (Table::Filter, &self.before),
+            (Table::Nat, &self.nat),
+            (Table::Filter, &self.after),
+            (Table::Mangle, &self.mangle),
+        ] {
+            part.print(table, &mut text);
+        }
+        text
+    }
+
+    fn adding(&mut self, table: Table) -> &mut Part {
+        match table {
+            Table::Filter => &mut self.before,
+            Table::Nat => &mut self.nat,
+            Table::Mangle => &mut self.mangle,
+        }
+    }
+
+    fn removing(&mut self, table: Table) -> &mut Part {
+        match table {
+            Table::Filter => &mut self.after,
+            Table::Nat => &mut self.nat,
+            Table::Mangle => &mut self.mangle,
+        }
+    }
+}
+
+impl Part {
+    fn count(&self) -> usize {
+        self.written.len() + self.lines.len() + self.deleted.len()
+    }
+
+    fn print(&self, table: Table, text: &mut String) {
+        if self.count() == 0 {
+            return;
+        }
+        let _ = writeln!(text, "*{table}");
+        // To name a chain is to empty it; one that goes must be empty, and may lead to another that goes.
+        for chain in self.written.iter().chain(&self.deleted) {
+            let _ = writeln!(text, ":{chain} - [0:0]");
+        }
+        for line in &self.lines {
+            let _ = writeln!(text, "{line}");
+        }
+        for chain in &self.deleted {
+            let _ = writeln!(text, "-X {chain}");
+        }
+        text.push_str("COMMIT\n");
+    }
+}

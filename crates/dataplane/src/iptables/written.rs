@@ -1,0 +1,75 @@
+//! What was written for a service port, as small as it can be: enough to tell what of it is different now.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use kernel::xtables::{ChainName, Rule, Table};
+
+use super::render::{Chain, PortRules, Shared};
+use super::script::Script;
+
+/// The rules of one service port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Its chains, each with a number for its rules.
+    own: BTreeMap<ChainName, u64>,
+    /// Its rules in chains that all share, as text.
+    shared: Vec<(Shared, Box<str>)>,
+}
+
+impl Written {
+    pub(super) fn of(rules: &PortRules) -> Self {
+        let shared = rules
+            .shared
+            .iter()
+            .flat_map(|(chain, rules)| rules.iter().map(|rule| (*chain, rule.to_string().into_boxed_str())));
+        Self {
+            own: rules.own.iter().map(|chain| (chain.name.clone(), digest(&chain.rules))).collect(),
+            shared: shared.collect(),
+        }
+    }
+
+    /// Its own chains.
+    pub(super) fn chains(&self) -> impl Iterator<Item = &ChainName> {
+        self.own.keys()
+    }
+
+    /// Puts into `script` what must change from this to `rules`.
+    pub(super) fn change_to(&self, rules: &PortRules, script: &mut Script) {
+        let after = Self::of(rules);
+        let is_changed = |chain: &&Chain| self.own.get(&chain.name) != after.own.get(&chain.name);
+        for chain in rules.own.iter().filter(is_changed) {
+            script.write(Table::Nat, &chain.name, &chain.rules);
+        }
+        for (chain, rule) in difference(&after.shared, &self.shared) {
+            script.add(chain, &rule);
+        }
+        for (chain, rule) in difference(&self.shared, &after.shared) {
+            script.remove(chain, &rule);
+        }
+        for name in self.own.keys().filter(|name| !after.own.contains_key(*name)) {
+            script.delete(Table::Nat, name.clone());
+        }
+    }
+}
+
+/// What one has and the other has not; the same rule twice counts twice.
+fn difference<'a>(one: &'a [(Shared, Box<str>)], other: &[(Shared, Box<str>)]) -> Vec<(Shared, &'a str)> {
+    let mut left: Vec<&(Shared, Box<str>)> = other.iter().collect();
+    let mut found = Vec::new();
+    for rule in one {
+        match left.iter().position(|other| *other == rule) {
+            Some(at) => drop(left.swap_remove(at)),
+            None => found.push((rule.0, &*rule.1)),
+        }
+    }
+    found
+}
+
+fn digest(rules: &[Rule]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for rule in rules {
+        rule.to_string().hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,129 @@
+//! The iptables mode follows random clusters: step by step as from scratch, on the twin and on both real programs.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dataplane::iptables::{Iptables, Options};
+use dataplane::{Dataplane, Scope};
+use kernel::namespace::Namespace;
+use kernel::xtables::{Family, FoundTable, Programs, Simulated, Table, Variant, Xtables};
+use model::ForwardingTable;
+use world::World;
+
+const STEPS: usize = 40;
+
+fn twins(variant: Variant) -> Iptables<Simulated> {
+    Iptables::new(Family::ALL.map(|family| Simulated::new(variant, family)), Options::default())
+}
+
+fn from_scratch(table: &ForwardingTable) -> Iptables<Simulated> {
+    let mut fresh = twins(Variant::Nft);
+    fresh.sync(table, Scope::Everything).unwrap();
+    fresh
+}
+
+/// All chains with their rules; where no order matters, in one order.
+fn listed<X: Xtables>(mode: &mut Iptables<X>) -> BTreeMap<(Family, Table, String), Vec<String>> {
+    let mut all = BTreeMap::new();
+    for door in mode.doors() {
+        for table in [Table::Filter, Table::Nat, Table::Mangle] {
+            let Some(text) = door.save(table).unwrap() else { continue };
+            for chain in FoundTable::parse(&text).chains {
+                let text = |rule: &kernel::xtables::FoundRule| {
+                    rule.known().map_or_else(|| rule.to_string(), |rule| rule.canonical().to_string())
+                };
+                let mut rules: Vec<String> = chain.rules.iter().map(text).collect();
+                let last = rules.last().cloned();
+                if ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"]
+                    .contains(&chain.name.as_str())
+                {
+                    rules.sort();
+                    if table == Table::Nat && chain.name == "KUBE-SERVICES" {
+                        rules.extend(last.filter(|rule| rule.ends_with("-j KUBE-NODEPORTS")));
+                    }
+                }
+                all.insert((door.family(), table, chain.name), rules);
+            }
+        }
+    }
+    all
+}
+
+fn assert_same<A: Xtables, B: Xtables>(one: &mut Iptables<A>, other: &mut Iptables<B>, when: &str) {
+    let (one, other) = (listed(one), listed(other));
+    for key in one.keys().chain(other.keys()).collect::<BTreeSet<_>>() {
+        assert_eq!(one.get(key), other.get(key), "{when}: {key:?}");
+    }
+}
+
+fn assert_writes_nothing<X: Xtables>(mode: &mut Iptables<X>, table: &ForwardingTable, when: &str) {
+    assert_eq!(mode.differences(table).unwrap(), Vec::<String>::new(), "{when}");
+    assert_eq!(mode.sync(table, Scope::Everything).unwrap().operations, 0, "{when}");
+}
+
+#[test]
+fn changed_leaves_what_everything_leaves() {
+    let clusters = 40;
+    for seed in 0..clusters {
+        let mut follower = twins(if seed % 2 == 0 { Variant::Nft } else { Variant::Legacy });
+        let mut world = World::new(seed ^ 0x57e9);
+        for step in 0..STEPS {
+            let delta = world.step();
+            let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
+            follower.sync(&world.table, Scope::Changed(&ids)).unwrap();
+            let when = format!("seed {seed}, step {step}");
+            assert_same(&mut follower, &mut from_scratch(&world.table), &when);
+        }
+        assert_writes_nothing(&mut follower, &world.table, &format!("seed {seed}"));
+    }
+    eprintln!("counted: {} random steps of iptables, Changed as Everything", clusters * STEPS as u64);
+}
+
+mod needs_root {
+    use super::*;
+
+    #[test]
+    fn root_both_programs_follow_random_steps_as_the_twin() {
+        let namespace = match Namespace::create() {
+            Ok(namespace) => namespace,
+            Err(e) => return eprintln!("skipped: a network namespace of its own needs root: {e}"),
+        };
+        for variant in Variant::ALL {
+            let mut found = Programs::find();
+            found.programs.retain(|door| door.variant() == variant);
+            if found.programs.len() < 2 {
+                eprintln!("skipped: {variant} is not installed");
+                continue;
+            }
+            let steps = namespace
+                .run(move || {
+                    let mut steps = 0;
+                    for seed in 0..3 {
+                        let mut real = Iptables::new(found.programs.clone(), Options::default());
+                        real.cleanup().unwrap();
+                        let mut twin = twins(variant);
+                        let mut world = World::new(seed ^ 0xc0de);
+                        for step in 0..15 {
+                            let delta = world.step();
+                            let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
+                            let synced = real.sync(&world.table, Scope::Changed(&ids)).unwrap();
+                            assert!(synced.refused.is_empty(), "{synced:?}");
+                            twin.sync(&world.table, Scope::Changed(&ids)).unwrap();
+                            assert_same(
+                                &mut real,
+                                &mut twin,
+                                &format!("{variant}, seed {seed}, step {step}"),
+                            );
+                            steps += 1;
+                        }
+                        assert_writes_nothing(&mut real, &world.table, &format!("{variant}, seed {seed}"));
+                    }
+                    steps
+                })
+                .unwrap();
+            eprintln!("counted: {steps} random steps of {variant} on the real kernel, saved as on the twin");
+        }
+    }
+}

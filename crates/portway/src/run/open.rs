@@ -1,0 +1,107 @@
+//! Opens a mode on this machine's kernel, or says in a sentence why that cannot be.
+
+use std::path::Path;
+use std::time::Duration;
+
+use dataplane::Dataplane;
+use dataplane::iptables::{self, Iptables};
+use dataplane::nftables::{self, Nftables};
+use kernel::nft::Monitor;
+use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables as _};
+
+use super::RunError;
+use super::families::{Families, HAS_IPV6, HostKernel, refused};
+use crate::modes::{Mode, Program};
+
+/// How often a mode is glanced at whose kernel does not tell of a flush.
+const GLANCE: Duration = Duration::from_secs(5);
+
+/// A mode that is ready to write.
+pub struct Opened {
+    /// The mode itself.
+    pub dataplane: Box<dyn Dataplane>,
+    /// Tells of others who write, where the kernel does.
+    pub(super) monitor: Option<Monitor>,
+    /// How often to look for a flush, where the kernel does not tell.
+    pub(super) glance: Option<Duration>,
+    /// The iptables program that it uses.
+    pub(super) program: Option<Variant>,
+}
+
+/// Opens a mode.
+pub fn open(mode: Mode, program: Program) -> Result<Opened, RunError> {
+    match mode {
+        Mode::Nftables => open_nftables(mode),
+        Mode::Iptables => open_iptables(mode, program),
+        Mode::Ipvs | Mode::Userspace => Err(RunError::Kernel(format!("mode `{mode}` is not there yet"))),
+    }
+}
+
+fn open_nftables(mode: Mode) -> Result<Opened, RunError> {
+    let families = Families::probe()?;
+    if let Families::OnlyV4 { because } = &families {
+        tracing::warn!("this host has no IPv6, so IPv4 alone is served: {because}");
+    }
+    let kernel = HostKernel::open(&families).map_err(|error| refused(&error))?;
+    let monitor = listen_to_others(&kernel);
+    let options = nftables::Options { promises: mode.promises(), ..nftables::Options::default() };
+    let dataplane = Box::new(Nftables::new(kernel, options));
+    Ok(Opened { dataplane, monitor, glance: None, program: None })
+}
+
+/// Without it, what others do is found by comparing.
+fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
+    Monitor::of_others(kernel.port())
+        .inspect_err(|error| tracing::warn!(%error, "others who write to our tables will not be heard"))
+        .ok()
+}
+
+fn open_iptables(mode: Mode, program: Program) -> Result<Opened, RunError> {
+    let mut found = Programs::find();
+    let failed = |error: Error| RunError::Kernel(error.to_string());
+    let variant = match program {
+        Program::Auto => iptables::choose(&mut found).map_err(failed)?,
+        Program::Nft => Some(Variant::Nft),
+        Program::Legacy => Some(Variant::Legacy),
+    };
+    let Some(variant) = variant else {
+        let why: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+        return Err(RunError::Kernel(format!(
+            "mode `{mode}` needs the program iptables, of either kind, and there is none: install the package iptables{why}"
+        )));
+    };
+    let mut doors = Vec::new();
+    for family in Family::ALL {
+        let door = found.door(variant, family).cloned().ok_or_else(|| {
+            RunError::Kernel(format!(
+                "`{variant}` is not installed for {family}: install the package iptables"
+            ))
+        });
+        match door.and_then(|mut door| door.save(Table::Mangle).map(|_| door).map_err(failed)) {
+            Ok(door) => doors.push(door),
+            Err(error) if family == Family::V6 && !Path::new(HAS_IPV6).exists() => {
+                tracing::warn!("this host has no IPv6, so IPv4 alone is served: {error}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    tracing::info!("writing with {variant}");
+    let dataplane = Box::new(Iptables::new(doors, iptables_options(mode)));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant) })
+}
+
+/// What the mode promises, for the iptables dataplane.
+pub fn iptables_options(mode: Mode) -> iptables::Options {
+    let promises = mode.promises();
+    iptables::Options {
+        default_node_port_addresses: promises.default_node_port_addresses,
+        ..iptables::Options::default()
+    }
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("program", &self.program).finish_non_exhaustive()
+    }
+}
