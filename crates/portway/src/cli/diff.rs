@@ -35,7 +35,7 @@ pub(super) struct DiffArgs {
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     refuse_unoffered(args.mode, "compared")?;
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
-    let mut opened = open(args.mode, args.iptables_program).map_err(|error| failure(&error))?;
+    let mut opened = open(args.mode, args.iptables_program, false).map_err(|error| failure(&error))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines));
     Ok(Said { found_wrong: !lines.is_empty(), ..said })

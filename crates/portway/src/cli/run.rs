@@ -38,6 +38,11 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
     iptables_program: Program,
 
+    /// Mode iptables: node ports answer on 127.0.0.0/8 too. Sets route_localnet, which opens this host's loopback addresses to
+    /// its neighbours (CVE-2020-8558); the rules then guard against that
+    #[arg(long)]
+    iptables_localhost_nodeports: bool,
+
     /// The shortest time from the end of a write to the begin of the next; a single change is written at once
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "50ms")]
     min_sync_period: Duration,
@@ -71,6 +76,7 @@ pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Sa
     let settings = Settings {
         mode: args.mode,
         program: args.iptables_program,
+        localhost_node_ports: args.iptables_localhost_nodeports,
         from: shared.sources()?,
         config: shared.config()?,
         allocation: shared.allocation(false),

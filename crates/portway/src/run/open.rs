@@ -16,6 +16,9 @@ use crate::modes::{Mode, Program};
 /// How often a mode is glanced at whose kernel does not tell of a flush.
 const GLANCE: Duration = Duration::from_secs(5);
 
+/// Lets packets of 127.0.0.0/8 leave and enter this host.
+const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+
 /// A mode that is ready to write.
 pub struct Opened {
     /// The mode itself.
@@ -29,10 +32,10 @@ pub struct Opened {
 }
 
 /// Opens a mode.
-pub fn open(mode: Mode, program: Program) -> Result<Opened, RunError> {
+pub fn open(mode: Mode, program: Program, localhost_node_ports: bool) -> Result<Opened, RunError> {
     match mode {
         Mode::Nftables => open_nftables(mode),
-        Mode::Iptables => open_iptables(mode, program),
+        Mode::Iptables => open_iptables(mode, program, localhost_node_ports),
         Mode::Ipvs | Mode::Userspace => Err(RunError::Kernel(format!("mode `{mode}` is not there yet"))),
     }
 }
@@ -56,7 +59,7 @@ fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
         .ok()
 }
 
-fn open_iptables(mode: Mode, program: Program) -> Result<Opened, RunError> {
+fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Result<Opened, RunError> {
     let mut found = Programs::find();
     let failed = |error: Error| RunError::Kernel(error.to_string());
     let variant = match program {
@@ -87,8 +90,21 @@ fn open_iptables(mode: Mode, program: Program) -> Result<Opened, RunError> {
         }
     }
     tracing::info!("writing with {variant}");
-    let dataplane = Box::new(Iptables::new(doors, iptables_options(mode)));
+    if localhost_node_ports {
+        set_route_localnet()?;
+    }
+    let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
+    let dataplane = Box::new(Iptables::new(doors, options));
     Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant) })
+}
+
+/// Only an explicit option leads here, and the rules then have the guard against neighbours.
+fn set_route_localnet() -> Result<(), RunError> {
+    std::fs::write(ROUTE_LOCALNET, "1").map_err(|error| {
+        RunError::Kernel(format!(
+            "`--iptables-localhost-nodeports` needs {ROUTE_LOCALNET}, which cannot be written: {error}"
+        ))
+    })
 }
 
 /// What the mode promises, for the iptables dataplane.

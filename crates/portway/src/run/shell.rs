@@ -41,6 +41,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The iptables program of modes that use one.
     pub program: Program,
+    /// iptables: node ports answer on 127.0.0.0/8 too, by `route_localnet`.
+    pub localhost_node_ports: bool,
     /// Files and folders of manifests.
     pub from: Vec<PathBuf>,
     /// The choices that decide packets.
@@ -71,7 +73,7 @@ pub enum End {
 pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
-    let opened = open(settings.mode, settings.program)?;
+    let opened = open(settings.mode, settings.program, settings.localhost_node_ports)?;
     let source = Source::open(&settings.from)?;
     let Some(locks) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
         return Ok(End::Stopped);
