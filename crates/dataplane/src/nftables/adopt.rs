@@ -17,7 +17,7 @@ use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
 use super::family::{Failure, FamilyState, all_ids};
-use super::layout::{BESIDE, TABLE};
+use super::layout::{BESIDE, TABLE, table_comment};
 use super::observed::{Observed, Stranger};
 use super::plan::Plan;
 use super::{is_ours, kernel_family};
@@ -69,6 +69,7 @@ impl FamilyState {
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         synced.was_full = true;
+        self.asked = leftovers;
         let family = kernel_family(self.family);
         match kernel.list(family, TABLE)?.map(Observed::of_our_layout) {
             None => self.cold_start(kernel, desired, synced)?,
@@ -180,8 +181,12 @@ impl FamilyState {
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         let ours = self.whole(desired);
-        self.run(kernel, Transaction { table: BESIDE.into(), ..ours.clone() }, synced)?;
-        self.run(kernel, close(doors, self.transaction()), synced)?;
+        let tables = kernel.tables(kernel_family(self.family))?;
+        // Somebody may have a table of that name; then it is one transaction alone.
+        if tables.iter().all(|table| &*table.name != BESIDE || is_ours(table)) {
+            self.run(kernel, Transaction { table: BESIDE.into(), ..ours.clone() }, synced)?;
+            self.run(kernel, close(doors, self.transaction()), synced)?;
+        }
         self.run(kernel, ours, synced)
     }
 
@@ -222,6 +227,9 @@ fn close(doors: &[Name], mut transaction: Transaction) -> Transaction {
 impl std::fmt::Display for Stranger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.comment {
+            Some(comment) if *comment == table_comment().as_str() => {
+                f.write_str("of ours, into which another program has written")
+            }
             Some(comment) => write!(f, "of another program or version (\"{comment}\")"),
             None => f.write_str("of another program"),
         }

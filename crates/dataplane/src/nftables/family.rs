@@ -39,6 +39,8 @@ pub(super) struct FamilyState {
     blind: BTreeSet<ServicePortId>,
     /// The kernel may hold what nobody asks for.
     pub(super) has_leftovers: bool,
+    /// Leftovers are kept while not all Services are known; what looks like an unallocated address may then be one of theirs.
+    pub(super) asked: Leftovers,
     pub(super) numbers: Numbers,
     pub(super) counts: Counts,
     pub(super) ground: Option<Ground>,
@@ -80,6 +82,7 @@ impl FamilyState {
             was_known: false,
             blind: BTreeSet::new(),
             has_leftovers: false,
+            asked: Leftovers::Remove,
             numbers: Numbers::default(),
             counts: Counts::default(),
             ground: None,
@@ -98,8 +101,9 @@ impl FamilyState {
             before.entry(id).or_insert(Some(port));
         }
         let (withheld, blind) = (std::mem::take(&mut self.withheld), std::mem::take(&mut self.blind));
-        let was_known = self.was_known;
-        *self = Self { before, withheld, was_known, blind, ..Self::new(self.family, self.options) };
+        let (was_known, asked) = (self.was_known, self.asked);
+        let fresh = Self::new(self.family, self.options);
+        *self = Self { before, withheld, was_known, blind, asked, ..fresh };
     }
 
     /// The frontends of those that are withheld, and of which it was never known how they were.

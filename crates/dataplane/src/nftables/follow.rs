@@ -8,6 +8,7 @@ use kernel::nft::{Element, Part, Transaction};
 use model::net::IpNet;
 use model::{Family, ForwardingTable, ServicePortId};
 
+use super::adopt::Leftovers;
 use super::chains::{self, Ground};
 use super::class::{Class, Door};
 use super::elements;
@@ -121,7 +122,8 @@ impl FamilyState {
     fn follow_networks(&mut self, desired: &ForwardingTable, plan: &mut Plan) {
         let left_alone = of_family(desired.left_alone().values().flatten(), self.family);
         exchange(plan, &self.left_alone, &left_alone, |ip| address(SetId::LeftAlone, *ip));
-        let networks = networks(desired, self.family);
+        let networks =
+            if self.asked == Leftovers::Keep { BTreeSet::new() } else { networks(desired, self.family) };
         exchange(plan, &self.service_networks, &networks, network);
         (self.left_alone, self.service_networks) = (left_alone, networks);
     }

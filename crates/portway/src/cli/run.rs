@@ -38,7 +38,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
     iptables_program: Program,
 
-    /// Mode iptables: node ports answer on 127.0.0.0/8 too. Sets route_localnet, which opens this host's loopback addresses to
+    /// Mode iptables: node ports answer on 127.0.0.0/8 too. Sets `route_localnet`, which opens this host's loopback addresses to
     /// its neighbours (CVE-2020-8558); the rules then guard against that
     #[arg(long)]
     iptables_localhost_nodeports: bool,
@@ -58,13 +58,17 @@ pub(super) struct RunArgs {
     /// Wait until no other portway runs here
     #[arg(long)]
     stand_by: bool,
+
+    /// The process to which this one has just handed over
+    #[arg(long, hide = true, requires = "stand_by")]
+    successor: Option<u32>,
 }
 
 impl RunArgs {
     fn arrival(&self) -> Arrival {
         match (self.take_over, self.stand_by) {
             (true, _) => Arrival::TakeOver,
-            (false, true) => Arrival::StandBy,
+            (false, true) => Arrival::StandBy { for_process: self.successor },
             (false, false) => Arrival::Refuse,
         }
     }
@@ -96,11 +100,15 @@ pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Sa
 /// Becomes a fresh process that holds nothing and waits. All that is open here is closed by that, and so the successor learns
 /// that it can go on. Returns only if that did not work.
 fn stand_by(successor: Successor) -> Failure {
-    let is_other = |argument: &OsString| argument != "--take-over" && argument != "--stand-by";
+    let is_other = |argument: &OsString| {
+        let text = argument.to_string_lossy();
+        text != "--take-over" && text != "--stand-by" && !text.starts_with("--successor=")
+    };
     let arguments = std::env::args_os().skip(1).filter(is_other);
+    let successor_is = format!("--successor={}", successor.process);
     let program = std::env::current_exe().ok().filter(|path| path.exists());
     let program = program.unwrap_or_else(|| "/proc/self/exe".into());
-    let error = Command::new(program).args(arguments).arg("--stand-by").exec();
+    let error = Command::new(program).args(arguments).args(["--stand-by", &successor_is]).exec();
     drop(successor);
     Failure::refused(format!("this portway has handed over, but cannot stand by: {error}; it ends"))
 }

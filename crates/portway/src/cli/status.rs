@@ -37,7 +37,10 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
         Some(format) => format::value(&serde_json::json!(status), format)?,
         None => show(&status),
     };
-    let found_wrong = status.failures.in_a_row > 0 || !status.refused.is_empty();
+    let is_fought_over = !status.drift.fighting.is_empty();
+    let found_wrong = status.failures.in_a_row > 0
+        || !status.refused.is_empty()
+        || !status.is_in_sync && (is_fought_over || !status.beside.stays.is_empty());
     Ok(Said { text, warnings: Vec::new(), found_wrong })
 }
 
@@ -83,9 +86,10 @@ fn in_sync(status: &Status) -> String {
     match (&status.pending.because, status.is_in_sync) {
         (None, true) => "yes".to_owned(),
         (None, false) => "no".to_owned(),
-        (Some(because), _) => {
-            format!("no, {} service ports are pending: {because}", status.pending.service_ports)
-        }
+        (Some(because), _) => match status.pending.service_ports {
+            0 => format!("no: {because}"),
+            count => format!("no, {count} service ports are pending: {because}"),
+        },
     }
 }
 

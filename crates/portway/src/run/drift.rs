@@ -21,6 +21,8 @@ const RETURNS_MAX: usize = 3;
 const WINDOW: Duration = Duration::from_secs(10);
 /// What a program does that comes back more often is put right after so much time.
 const TRUCE: Duration = Duration::from_secs(10);
+/// After a compare because of a loss, the next one of that kind waits so long: one is enough for all that is lost in a while.
+const LOSS_REST: Duration = Duration::from_secs(4);
 /// So many programs are remembered; names may be made up.
 const PROGRAMS_MAX: usize = 32;
 
@@ -63,14 +65,22 @@ pub(super) struct Drift {
     returns: BTreeMap<String, VecDeque<Duration>>,
     fighting: BTreeSet<String>,
     compared_at: Option<Duration>,
-    lost_at: Option<Duration>,
+    /// When everything was last compared because of a loss, and when it will be.
+    lost: Losses,
     /// Who was heard since the last full compare.
     suspect: Option<String>,
     repairs: u64,
     operations: u64,
     heard: u64,
-    lost: u64,
     last: Option<(Now, Option<String>, usize)>,
+}
+
+/// Notifications that did not come.
+#[derive(Debug, Default)]
+struct Losses {
+    count: u64,
+    compared_at: Option<Duration>,
+    planned_at: Option<Duration>,
 }
 
 /// What follows from something that was heard.
@@ -96,10 +106,10 @@ impl Drift {
 
     /// Something happened of which nothing is known. One compare is enough for all that is lost in a while.
     fn hear_nothing(&mut self, now: Duration) -> Heard {
-        self.lost += 1;
-        let rest = self.lost_at.map_or(Duration::ZERO, |at| at + TRUCE);
-        self.lost_at = Some(now.max(rest));
-        Heard { compare_at: now.max(rest), war: None }
+        self.lost.count += 1;
+        let rest = self.lost.compared_at.map_or(Duration::ZERO, |at| at + LOSS_REST);
+        let compare_at = *self.lost.planned_at.get_or_insert(now.max(rest));
+        Heard { compare_at, war: None }
     }
 
     /// Whether this return is the one that makes it a war. What a program does before we could react is one return.
@@ -111,6 +121,11 @@ impl Drift {
             times.push_back(now);
         }
         times.len() > RETURNS_MAX && self.fighting.insert(program.to_owned())
+    }
+
+    fn is_at_war(&self, program: &str, now: Now) -> bool {
+        let last = self.returns.get(program).and_then(VecDeque::back);
+        last.is_some_and(|last| *last + WINDOW + TRUCE > now.elapsed)
     }
 
     fn forget_the_quiet(&mut self, now: Duration) {
@@ -132,6 +147,9 @@ impl Drift {
     /// Returns who is to blame.
     pub(super) fn compared(&mut self, operations: Option<usize>, now: Now) -> Option<String> {
         self.compared_at = Some(now.elapsed);
+        if self.lost.planned_at.take().is_some() {
+            self.lost.compared_at = Some(now.elapsed);
+        }
         let suspect = self.suspect.take();
         if let Some(operations) = operations {
             self.repairs += 1;
@@ -146,6 +164,14 @@ impl Drift {
         self.suspect.is_some()
     }
 
+    /// What may be wrong with the kernel until the next compare, in words; `None` if nothing was heard.
+    pub(super) fn suspicion(&self) -> Option<String> {
+        let by = self.suspect.as_ref().map(|suspect| format!("{suspect} changed our tables"));
+        by.or_else(|| {
+            self.lost.planned_at.map(|_| "the kernel could not tell all that others changed".to_owned())
+        })
+    }
+
     pub(super) fn status(&self, now: Now) -> DriftStatus {
         let repair = |(at, by, operations): &(Now, Option<String>, usize)| Repair {
             at: text(at.wall),
@@ -157,9 +183,9 @@ impl Drift {
             repairs: self.repairs,
             operations: self.operations,
             heard: self.heard,
-            lost: self.lost,
+            lost: self.lost.count,
             last: self.last.as_ref().map(repair),
-            fighting: self.fighting.iter().cloned().collect(),
+            fighting: self.fighting.iter().filter(|program| self.is_at_war(program, now)).cloned().collect(),
         }
     }
 }
@@ -235,8 +261,16 @@ mod tests {
     fn lost_notifications_lead_to_one_compare_and_not_to_one_each() {
         let mut drift = Drift::default();
         assert_eq!(drift.hear(&Meddled::Unknown, SECOND).compare_at, SECOND);
-        assert_eq!(drift.hear(&Meddled::Unknown, SECOND * 2).compare_at, SECOND * 11);
-        assert_eq!(drift.hear(&Meddled::Unknown, SECOND * 40).compare_at, SECOND * 40);
+        drift.compared(None, at(SECOND));
+        for _ in 0..50 {
+            assert_eq!(drift.hear(&Meddled::Unknown, SECOND * 2).compare_at, SECOND * 5);
+        }
+        drift.compared(None, at(SECOND * 5));
+        assert_eq!(
+            drift.hear(&Meddled::Unknown, SECOND * 40).compare_at,
+            SECOND * 40,
+            "however many were lost before"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kernel::signal::Termination;
@@ -30,6 +30,10 @@ const WISH: &str = "hand over\n";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A caller says what it wants at once.
 const CALLER_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a portway that takes over tries.
+const POLL: Duration = Duration::from_millis(5);
+/// A successor that is gone, or that we cannot see, is waited for at least so long.
+const GRACE: Duration = Duration::from_secs(2);
 /// How often a portway that stands by looks whether it is needed.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -42,7 +46,10 @@ pub enum Arrival {
     /// Ask it to give way.
     TakeOver,
     /// Wait until it is gone.
-    StandBy,
+    StandBy {
+        /// We have just handed over to this process, which takes the locks in a moment.
+        for_process: Option<u32>,
+    },
 }
 
 /// Both locks of a running portway.
@@ -61,8 +68,8 @@ impl Locks {
     ) -> Result<Option<Self>, RunError> {
         match arrival {
             Arrival::Refuse => Self::try_take(run_dir).map(Some),
-            Arrival::TakeOver => Self::take_over(run_dir).map(Some),
-            Arrival::StandBy => Self::wait(run_dir, termination),
+            Arrival::TakeOver => Self::take_over(run_dir, termination),
+            Arrival::StandBy { for_process } => Self::wait(run_dir, for_process, termination),
         }
     }
 
@@ -72,40 +79,87 @@ impl Locks {
         Ok(Self { run_dir, namespace })
     }
 
-    fn take_over(run_dir: &Path) -> Result<Self, RunError> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Asks until it is ours. Whoever was asked may be busy writing, or somebody else may have been quicker; then that one is
+    /// asked.
+    fn take_over(run_dir: &Path, termination: &Termination) -> Result<Option<Self>, RunError> {
         let refused = |error: io::Error| RunError::NotHandedOver { reason: error.to_string() };
-        match NamespaceLock::call().map_err(refused)? {
-            Some(stream) => ask(stream).map_err(refused)?,
-            None => return Self::try_take(run_dir),
-        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut call: Option<Call> = None;
         loop {
-            match Self::try_take(run_dir) {
-                Err(RunError::Busy { .. } | RunError::NamespaceBusy { .. }) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn wait(run_dir: &Path, termination: &Termination) -> Result<Option<Self>, RunError> {
-        let mut has_told = false;
-        loop {
-            match Self::try_take(run_dir) {
-                Err(error @ (RunError::Busy { .. } | RunError::NamespaceBusy { .. })) => {
-                    if !std::mem::replace(&mut has_told, true) {
-                        tracing::info!("standing by: {}", holder(&error));
+            let busy = match Self::try_take(run_dir) {
+                Err(error @ (RunError::Busy { .. } | RunError::NamespaceBusy { .. })) => error,
+                other => return other.map(Some),
+            };
+            match &mut call {
+                None => call = Call::begin(&busy).map_err(refused)?,
+                Some(begun) => {
+                    if begun.is_over().map_err(refused)? {
+                        call = None;
                     }
                 }
-                other => return other.map(Some),
             }
-            let heard = termination.wait_at_most(LOOK);
-            if heard.map_err(|source| RunError::System { action: "hear signals", source })?.is_some() {
+            // Nobody answers for the network namespace: the folder is held by a portway of another one.
+            if call.is_none() && matches!(busy, RunError::Busy { .. }) && !NamespaceLock::is_held() {
+                return Err(busy);
+            }
+            if Instant::now() >= deadline {
+                let reason = format!("it gave no sign for {} s", PATIENCE.as_secs());
+                return Err(RunError::NotHandedOver { reason });
+            }
+            if heard(termination, POLL)? {
                 return Ok(None);
             }
         }
     }
+
+    fn wait(
+        run_dir: &Path,
+        for_process: Option<u32>,
+        termination: &Termination,
+    ) -> Result<Option<Self>, RunError> {
+        if for_process.is_some_and(|process| leave_time_to(process, termination)) {
+            return Ok(None);
+        }
+        // Between two holders there is a moment in which nobody is one. Who finds that twice is needed.
+        let (mut is_tried, mut has_told) = (true, false);
+        loop {
+            if is_tried {
+                match Self::try_take(run_dir) {
+                    Err(error @ (RunError::Busy { .. } | RunError::NamespaceBusy { .. })) => {
+                        if !std::mem::replace(&mut has_told, true) {
+                            tracing::info!("standing by: {}", holder(&error));
+                        }
+                    }
+                    other => return other.map(Some),
+                }
+            }
+            let was_free = !NamespaceLock::is_held();
+            if heard(termination, LOOK)? {
+                return Ok(None);
+            }
+            is_tried = was_free && !NamespaceLock::is_held();
+        }
+    }
+}
+
+/// A portway that has handed over leaves its successor some time to take what it let go of, as long as that one lives.
+/// Returns whether it was told to end.
+fn leave_time_to(successor: u32, termination: &Termination) -> bool {
+    let begun = Instant::now();
+    let process = PathBuf::from(format!("/proc/{successor}"));
+    let is_due = || begun.elapsed() >= PATIENCE || begun.elapsed() >= GRACE && !process.exists();
+    while !NamespaceLock::is_held() && !is_due() {
+        // A signal that cannot be heard now is heard, or complained about, a little later.
+        if heard(termination, POLL).unwrap_or_default() {
+            return true;
+        }
+    }
+    false
+}
+
+fn heard(termination: &Termination, limit: Duration) -> Result<bool, RunError> {
+    let heard = termination.wait_at_most(limit);
+    Ok(heard.map_err(|source| RunError::System { action: "hear signals", source })?.is_some())
 }
 
 fn holder(error: &RunError) -> String {
@@ -115,21 +169,41 @@ fn holder(error: &RunError) -> String {
     }
 }
 
-/// Says what we want, and waits until the other end lets go.
-fn ask(mut stream: UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(WISH.as_bytes())?;
-    let mut answer = String::new();
-    match stream.take(1024).read_to_string(&mut answer) {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(io::Error::other(answer.trim().to_owned())),
-        // It ended with our words unread: gone is gone.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(io::Error::other(format!("it gave no sign for {} s", PATIENCE.as_secs())))
+/// A wish that was said, and not answered yet.
+#[derive(Debug)]
+struct Call {
+    stream: UnixStream,
+}
+
+impl Call {
+    /// Says what we want. `None` if nobody holds the network namespace any more.
+    fn begin(busy: &RunError) -> io::Result<Option<Self>> {
+        let Some(mut stream) = NamespaceLock::call()? else { return Ok(None) };
+        tracing::info!("asking for its place: {}", holder(busy));
+        stream.set_nonblocking(true)?;
+        match stream.write_all(WISH.as_bytes()) {
+            Ok(()) => Ok(Some(Self { stream })),
+            // It let go in this very moment.
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
         }
-        Err(error) => Err(error),
     }
+
+    /// Whether the other end has let go. What it says instead is the reason why it does not.
+    fn is_over(&mut self) -> io::Result<bool> {
+        let mut answer = [0; 1024];
+        match self.stream.read(&mut answer) {
+            Ok(0) => Ok(true),
+            Ok(length) => Err(io::Error::other(String::from_utf8_lossy(&answer[..length]).trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if is_gone(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 /// Another portway that wants our place. It waits until this, and with it the line, is gone.

@@ -14,6 +14,8 @@ use super::RunError;
 
 /// The name of the file that is locked.
 const LOCK_NAME: &str = "portway.pid";
+/// The unix sockets of this thread's network namespace.
+const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 /// The name that stands for the network namespace's tables.
 const ABSTRACT_NAME: &str = "portway/kube-proxy";
 
@@ -90,6 +92,14 @@ impl NamespaceLock {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+impl NamespaceLock {
+    /// Does somebody hold this network namespace? Looking disturbs nobody.
+    pub(super) fn is_held() -> bool {
+        let names = std::fs::read_to_string(UNIX_SOCKETS).unwrap_or_default();
+        names.lines().any(|line| line.ends_with(&format!("@{ABSTRACT_NAME}")))
     }
 }
 

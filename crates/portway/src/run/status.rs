@@ -116,6 +116,9 @@ pub struct Failures {
     pub retry_in_ms: Option<u64>,
 }
 
+/// So many take-overs are told.
+const TOOK_OVER_MAX: usize = 32;
+
 /// The figures behind a [`Status`].
 #[derive(Debug)]
 pub(super) struct Figures {
@@ -168,16 +171,26 @@ impl Figures {
         self.in_a_row = 0;
         self.refused.retain(|id, _| !synced.was_full && !about.contains(id));
         self.refused.extend(synced.refused.clone());
-        self.beside.took_over.extend(synced.replaced.iter().cloned());
+        self.took_over(&synced.replaced);
         self.waits.clone_from(&synced.waits);
     }
 
     pub(super) fn errand_done(&mut self, errand: ErrandKind, done: &Done) {
         self.beside.failing.remove(errand.doing());
         self.beside.flows_forgotten += done.flows;
-        self.beside.took_over.extend(done.removed.iter().cloned());
+        self.took_over(&done.removed);
         if errand == ErrandKind::TakeOver {
             self.beside.stays.clone_from(&done.stays);
+        }
+    }
+
+    /// The same is told once, and not without end.
+    fn took_over(&mut self, what: &[String]) {
+        let known = &mut self.beside.took_over;
+        for one in what {
+            if known.len() < TOOK_OVER_MAX && !known.contains(one) {
+                known.push(one.clone());
+            }
         }
     }
 
@@ -200,6 +213,11 @@ impl Figures {
     pub(super) fn store_failed(&mut self, reason: String) {
         self.failures += 1;
         self.last_failure = Some(reason);
+    }
+
+    /// What is not written because something else must come first.
+    pub(super) fn waits(&self) -> &[String] {
+        &self.waits
     }
 
     pub(super) fn failures_in_a_row(&self) -> u64 {

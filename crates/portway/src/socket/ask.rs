@@ -10,8 +10,8 @@ use super::{wire, words};
 use crate::picture::Snapshot;
 use crate::run::{Question, Status};
 
-/// A loop that is busy writing answers when it is done.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A loop that is busy writing answers when it is done; one that does not by then hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// No answer is longer.
 const ANSWER_MAX: u64 = 1 << 30;
 
@@ -63,8 +63,19 @@ fn ask(run_dir: &Path, question: Question) -> Result<serde_json::Value, AskError
         Err(_) => return Err(AskError::Nobody { path }),
     };
     let text = converse(&stream, question)
-        .map_err(|error| AskError::Silent { path: path.clone(), reason: error.to_string() })?;
+        .map_err(|error| AskError::Silent { path: path.clone(), reason: silence(&error) })?;
     words::open(&text).map_err(|reason| AskError::Silent { path, reason })
+}
+
+fn silence(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+            "for {} s it said nothing, so it is stopped, hangs, or has no time; its process stands in the file beside the socket",
+            PATIENCE.as_secs()
+        ),
+        io::ErrorKind::ConnectionReset => "it has just ended".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn converse(stream: &UnixStream, question: Question) -> io::Result<Vec<u8>> {

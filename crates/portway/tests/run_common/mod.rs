@@ -192,6 +192,12 @@ impl Running {
         self.err.lock().unwrap().iter().filter(|line| line.contains(words)).count()
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Ends it as nobody can refuse.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

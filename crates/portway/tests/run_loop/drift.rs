@@ -79,6 +79,32 @@ fn a_lost_notification_leads_to_one_full_compare() {
     assert_eq!(sim.syncs[before..].iter().filter(|(_, work)| *work == Work::Everything).count(), 1);
     assert_eq!(sim.differences(), [""; 0]);
     assert_eq!((sim.status().drift.repairs, sim.status().drift.lost), (1, 50));
+    // However many were lost, the next loss is compared at once.
+    sim.pass(ms(12_000));
+    sim.meddle_in_silence();
+    sim.feed(Event::Meddled(Meddled::Unknown));
+    sim.pass(ms(100));
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn while_somebody_fights_for_our_tables_we_are_not_in_sync_and_say_why() {
+    let mut sim = in_sync();
+    for _ in 0..5 {
+        sim.meddle("rival");
+        sim.pass(ms(100));
+    }
+    let status = sim.status();
+    assert!(!status.is_in_sync, "{status:#?}");
+    let because = status.pending.because.unwrap();
+    assert!(
+        because.starts_with("rival (process 4711) changed our tables: that is put right in "),
+        "{because}"
+    );
+    sim.pass(ms(11_000));
+    assert!(sim.status().is_in_sync);
+    sim.pass(ms(60_000));
+    assert_eq!(sim.status().drift.fighting, [""; 0], "a war that is over is not told");
 }
 
 #[test]

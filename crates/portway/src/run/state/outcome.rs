@@ -54,7 +54,7 @@ impl Loop {
             self.compared(synced, had_news, now, effects);
         }
         self.errands.synced(about, &synced.left_behind);
-        if !std::mem::replace(&mut self.has_told, true) {
+        if synced.waits.is_empty() && !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
         }
     }

@@ -23,13 +23,18 @@ impl Loop {
         Status {
             mode: self.mode.to_string(),
             node: self.picture.table().node().name.clone(),
-            is_in_sync: self.has_told && !is_failing && self.pending.is_empty() && self.is_idle(),
+            is_in_sync: self.has_told
+                && !is_failing
+                && self.pending.is_empty()
+                && self.is_idle()
+                && self.suspicion(now).is_none()
+                && self.figures.waits().is_empty(),
             services: self.picture.cluster().services().count(),
             service_ports: self.picture.table().ports().count(),
             reports: self.picture.reports().len(),
             problems: self.picture.problems().iter().map(ToString::to_string).collect(),
             picture_age_seconds: self.changed_at.map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
-            pending: self.waiting(is_failing),
+            pending: self.waiting(is_failing, now),
             keeps_leftovers: self.source.is_loaded && !self.source.is_complete,
             drift: self.drift.status(now),
             failures: Failures { in_a_row: failures_in_a_row, ..told.failures.clone() },
@@ -42,7 +47,20 @@ impl Loop {
     }
 
     /// What is not in the kernel yet, and why.
-    fn waiting(&self, is_failing: bool) -> Pending {
+    fn waiting(&self, is_failing: bool, now: Now) -> Pending {
+        let pending = self.unwritten(is_failing);
+        let because = pending.because.or_else(|| self.figures.waits().first().cloned());
+        Pending { because: because.or_else(|| self.suspicion(now)), ..pending }
+    }
+
+    /// What others may have done, and when it is put right.
+    fn suspicion(&self, now: Now) -> Option<String> {
+        let what = self.drift.suspicion()?;
+        let at = self.pace.next(false, now.elapsed).0.saturating_sub(now.elapsed);
+        Some(format!("{what}: that is put right in {} s", at.as_secs()))
+    }
+
+    fn unwritten(&self, is_failing: bool) -> Pending {
         let because = if !self.source.is_loaded {
             "the source was not read yet"
         } else if is_failing {

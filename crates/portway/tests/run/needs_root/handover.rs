@@ -108,3 +108,35 @@ fn root_whoever_knocks_without_a_wish_changes_nothing() {
     assert!(answers.iter().all(|answer| !answer.is_empty()), "{answers:?}");
     wait_for_holder(&place, &running);
 }
+
+/// A throttled container: the old one lets go while the new one cannot run. It is given time, and the node ends up with it.
+#[test]
+fn root_a_hand_over_to_one_that_is_slow_is_not_lost() {
+    let Some(place) = place() else { return };
+    let old = place.start();
+    old.wait_for("portway is in sync");
+    old.signal("STOP");
+    let new = place.start_with("--take-over");
+    new.wait_for_log("asking for its place");
+    new.signal("STOP");
+    old.signal("CONT");
+    old.wait_for_log("another portway goes on in our place");
+    place.until("nobody holds the node", || holder(&place).is_none());
+    new.signal("CONT");
+    new.wait_for("portway is in sync");
+    wait_for_holder(&place, &new);
+    assert_eq!(old.logged("portway is in sync"), 0, "the old one stands by");
+}
+
+#[test]
+fn root_taking_over_can_be_told_to_end() {
+    let Some(place) = place() else { return };
+    let old = place.start();
+    old.wait_for("portway is in sync");
+    old.signal("STOP");
+    let mut new = place.start_with("--take-over");
+    new.wait_for_log("asking for its place");
+    assert_eq!(new.terminate(), Some(0));
+    old.signal("CONT");
+    place.until("somebody serves", || holder(&place).is_some());
+}
