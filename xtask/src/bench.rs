@@ -39,6 +39,14 @@ const BENCHES: &[Bench] = &[
         look: Look::Markdown,
     },
     Bench {
+        name: "iptables",
+        package: "portway",
+        target: "iptables",
+        about: "cold sync, single changes and comparisons with both iptables programs, beside upstream's habit; needs root",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+    },
+    Bench {
         name: "moments",
         package: "portway",
         target: "moments",
@@ -92,7 +100,8 @@ pub(crate) fn details() -> String {
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
          Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
-         conntrack) measures less and leaves the page as it is; `--again FILE` (nftables) shows an earlier run's JSON.\n",
+         iptables, moments, conntrack) measures less and leaves the page as it is; `--again FILE` (nftables, iptables)\n\
+         shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )
 }

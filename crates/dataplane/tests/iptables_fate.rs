@@ -82,7 +82,9 @@ fn the_whole_is_made_of_its_parts() {
                 let rules = parts.iter().filter_map(|part| part.shared.get(&shared)).flatten();
                 let last = base.last_services.iter().filter(|_| shared == Shared::Services);
                 let found = whole.chains(shared.table()).iter().find(|chain| chain.name == shared.chain());
-                assert_eq!(found.unwrap().rules, rules.chain(last).cloned().collect::<Vec<_>>());
+                let mut rules: Vec<_> = rules.chain(last).cloned().collect();
+                shared.arrange(&mut rules);
+                assert_eq!(found.unwrap().rules, rules);
             }
         }
     }

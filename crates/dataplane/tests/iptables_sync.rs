@@ -9,7 +9,7 @@ use dataplane::iptables::{Iptables, Options};
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
 use kernel::xtables::{Family, FoundTable, Programs, Simulated, Table, Variant, Xtables};
-use model::ForwardingTable;
+use model::{ForwardingTable, Frontend};
 use world::World;
 
 const STEPS: usize = 40;
@@ -73,12 +73,42 @@ fn changed_leaves_what_everything_leaves() {
             let delta = world.step();
             let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
             follower.sync(&world.table, Scope::Changed(&ids)).unwrap();
+            follower.settle().unwrap();
             let when = format!("seed {seed}, step {step}");
             assert_same(&mut follower, &mut from_scratch(&world.table), &when);
         }
         assert_writes_nothing(&mut follower, &world.table, &format!("seed {seed}"));
     }
     eprintln!("counted: {} random steps of iptables, Changed as Everything", clusters * STEPS as u64);
+}
+
+/// Who follows must forget the flows to what went while nobody ran.
+#[test]
+fn what_an_earlier_life_served_and_nobody_asks_for_is_told() {
+    let mut told = 0;
+    for seed in 0..20 {
+        let mut mode = twins(Variant::Nft);
+        let mut world = World::new(seed ^ 0x1ef7);
+        (0..STEPS).for_each(|_| drop(world.step()));
+        mode.sync(&world.table, Scope::Everything).unwrap();
+        let before = served(&world.table);
+        (0..STEPS).for_each(|_| drop(world.step()));
+        // Not all is known yet, so nothing goes, and nothing is told.
+        let synced = mode.sync(&world.table, Scope::AllThatIsKnown).unwrap();
+        assert_eq!(synced.left_behind, BTreeSet::new(), "seed {seed}");
+        let synced = mode.sync(&world.table, Scope::Everything).unwrap();
+        let gone = before.into_iter().filter(|frontend| world.table.route(frontend).is_none());
+        let gone: BTreeSet<Frontend> = gone.collect();
+        assert_eq!(synced.left_behind, gone, "seed {seed}");
+        told += gone.len();
+    }
+    assert!(told > 0, "nothing ever went");
+}
+
+/// The frontends that lead to endpoints.
+fn served(table: &ForwardingTable) -> BTreeSet<Frontend> {
+    let routes = table.ports().flat_map(|port| &port.routes);
+    routes.filter(|route| route.inside.pool().is_some()).map(|route| route.frontend).collect()
 }
 
 mod needs_root {
@@ -111,6 +141,8 @@ mod needs_root {
                             let synced = real.sync(&world.table, Scope::Changed(&ids)).unwrap();
                             assert!(synced.refused.is_empty(), "{synced:?}");
                             twin.sync(&world.table, Scope::Changed(&ids)).unwrap();
+                            real.settle().unwrap();
+                            twin.settle().unwrap();
                             assert_same(
                                 &mut real,
                                 &mut twin,

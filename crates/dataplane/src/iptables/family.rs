@@ -1,10 +1,11 @@
 //! One family: what was written, and how it is brought to what is desired.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kernel::xtables::{ChainName, Error, Rule, Table, Variant, Xtables};
 use model::table::{HealthCheck, NodeView};
-use model::{Family, ForwardingTable, ServiceName, ServicePortId};
+use model::{Family, ForwardingTable, Frontend, ServiceName, ServicePortId};
 
 use super::Options;
 use super::observed::Observed;
@@ -15,11 +16,14 @@ use crate::{Scope, Synced};
 
 /// The nft-backed program takes the square of the lines of one text; up to so many it does not matter.
 const LINES_AT_ONCE: usize = 15_000;
+/// To delete a rule from a chain, the nft-backed program reads the whole chain, which for `KUBE-SERVICES` takes longer than all
+/// else. It does so this much later, once for all services that have gone by then.
+const SETTLE_AFTER: Duration = Duration::from_secs(1);
 /// So many service ports are withheld in one sync at most.
 const MOST_WITHHELD: usize = 100;
 
 /// The rules of one family, behind one door.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FamilyState<X> {
     pub(super) door: X,
     family: Family,
@@ -28,8 +32,12 @@ pub(super) struct FamilyState<X> {
     is_known: bool,
     written: BTreeMap<ServicePortId, Written>,
     ground: Option<Ground>,
+    /// Rules that lead to empty chains, and those chains: they may go whenever there is time.
+    later: Script,
     /// Service ports that the program refused, with its words.
     withheld: BTreeMap<ServicePortId, String>,
+    /// Not all that is desired is known, so what nobody asks for stays.
+    keeps_leftovers: bool,
 }
 
 /// What rules depend upon besides their service port.
@@ -39,6 +47,14 @@ struct Ground {
     has_comments: bool,
     node: NodeView,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
+}
+
+/// What a look into the kernel has shown.
+pub(super) struct Compared {
+    /// What must be written, one after the other.
+    pub(super) scripts: Vec<Script>,
+    /// Frontends of an earlier life, which these scripts remove.
+    left_behind: Vec<Frontend>,
 }
 
 /// What may be different when the ground is.
@@ -78,13 +94,21 @@ impl<X: Xtables> FamilyState<X> {
             is_known: false,
             written: BTreeMap::new(),
             ground: None,
+            later: Script::default(),
             withheld: BTreeMap::new(),
+            keeps_leftovers: false,
         }
+    }
+
+    /// For how many service ports rules are known to be there.
+    pub(super) fn service_ports(&self) -> usize {
+        self.written.len()
     }
 
     pub(super) fn forget(&mut self) {
         (self.is_known, self.ground) = (false, None);
         self.written.clear();
+        self.later = Script::default();
     }
 
     /// Brings the kernel to `desired`. After an error nothing is known, and the next sync reads the kernel.
@@ -96,20 +120,18 @@ impl<X: Xtables> FamilyState<X> {
     ) -> Result<(), Error> {
         if !matches!(scope, Scope::Changed(_)) {
             self.withheld.clear();
+            self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
         }
+        let mut refused = Vec::new();
         loop {
             let result = match scope {
                 Scope::Changed(ids) if self.is_known => self.sync_changed(desired, ids, synced),
-                _ => self.sync_everything(desired, !matches!(scope, Scope::AllThatIsKnown), synced),
+                _ => self.sync_everything(desired, synced),
             };
-            match result {
-                Ok(()) => break,
-                Err(error) => {
-                    self.forget();
-                    if !self.withhold(desired, &error) {
-                        return Err(error);
-                    }
-                }
+            let Err(error) = result else { break };
+            self.forget();
+            if !self.goes_on(desired, &error, &mut refused) {
+                return Err(error);
             }
         }
         synced.refused.extend(self.withheld.iter().map(|(id, reason)| (id.clone(), reason.clone())));
@@ -127,33 +149,49 @@ impl<X: Xtables> FamilyState<X> {
         let news = self.ground.as_ref().map_or(News::Kernel, |before| ground.news(before));
         let all = || desired.ports().map(|port| port.id()).chain(self.written.keys()).cloned().collect();
         let ids: BTreeSet<ServicePortId> = match news {
-            News::Kernel => return self.sync_everything(desired, true, synced),
+            News::Kernel => return self.sync_everything(desired, synced),
             News::AllPorts => all(),
             News::Nothing => ids.clone(),
         };
-        let mut script = Script::default();
+        let (mut script, mut later, mut comes_back) = (Script::default(), Script::default(), false);
         let none = Written::default();
         for id in ids {
             self.withheld.remove(&id);
             let rules = self.wanted(&renderer, desired, &id);
-            self.written.get(&id).unwrap_or(&none).change_to(&rules, &mut script);
+            comes_back |= rules.own.iter().any(|chain| self.later.deletes(&chain.name));
+            let later = (self.door.variant() == Variant::Nft).then_some(&mut later);
+            self.written.get(&id).unwrap_or(&none).change_to(&rules, &mut script, later);
             self.remember(id, &rules);
         }
         self.ground = Some(ground);
+        if comes_back {
+            self.run_later(synced)?;
+        }
+        self.run(&script, synced)?;
+        if !later.is_empty() {
+            synced.settle_after = Some(SETTLE_AFTER);
+        }
+        self.later.append(later);
+        Ok(())
+    }
+
+    /// Deletes what nothing leads through any more. After an error nothing is known.
+    pub(super) fn settle(&mut self, synced: &mut Synced) -> Result<(), Error> {
+        self.run_later(synced).inspect_err(|_| self.forget())
+    }
+
+    fn run_later(&mut self, synced: &mut Synced) -> Result<(), Error> {
+        let script = std::mem::take(&mut self.later);
         self.run(&script, synced)
     }
 
-    fn sync_everything(
-        &mut self,
-        desired: &ForwardingTable,
-        removes_leftovers: bool,
-        synced: &mut Synced,
-    ) -> Result<(), Error> {
+    fn sync_everything(&mut self, desired: &ForwardingTable, synced: &mut Synced) -> Result<(), Error> {
         synced.was_full = true;
-        let scripts = self.compare(desired, removes_leftovers)?;
+        let Compared { scripts, left_behind } = self.compare(desired, !self.keeps_leftovers)?;
         for script in scripts {
             self.run(&script, synced)?;
         }
+        synced.left_behind.extend(left_behind);
         self.is_known = true;
         Ok(())
     }
@@ -164,7 +202,7 @@ impl<X: Xtables> FamilyState<X> {
         &mut self,
         desired: &ForwardingTable,
         removes_leftovers: bool,
-    ) -> Result<Vec<Script>, Error> {
+    ) -> Result<Compared, Error> {
         let observed = Observed::read(&mut self.door)?;
         self.forget();
         let renderer = Renderer::new(desired, self.family, &self.options);
@@ -194,7 +232,8 @@ impl<X: Xtables> FamilyState<X> {
                 observed.compare(table, chain, &mut script);
             }
         }
-        for (chain, rules) in &shared {
+        for (chain, rules) in &mut shared {
+            chain.arrange(rules);
             let last = if *chain == Shared::Services { &base.last_services[..] } else { &[] };
             observed.compare_shared(*chain, rules, last, removes_leftovers, &mut script);
         }
@@ -206,7 +245,8 @@ impl<X: Xtables> FamilyState<X> {
         }
         scripts.push(script);
         self.ground = Some(Ground::of(&renderer, desired));
-        Ok(scripts)
+        let left_behind = removes_leftovers.then(|| observed.left_behind(self.family, desired).collect());
+        Ok(Compared { scripts, left_behind: left_behind.unwrap_or_default() })
     }
 
     /// What is to be written for a service port: nothing where the program refused it.
@@ -233,6 +273,17 @@ impl<X: Xtables> FamilyState<X> {
         self.door.restore(&script.text())?;
         synced.operations += script.lines();
         Ok(())
+    }
+
+    /// Whether to try again at once, from a fresh look. A line that is refused once may be due to somebody who changed the table
+    /// since we knew it; refused twice, it is the service port's own, which is withheld.
+    fn goes_on(&mut self, desired: &ForwardingTable, error: &Error, refused: &mut Vec<String>) -> bool {
+        let Error::Refused { line: Some(line), .. } = error else { return false };
+        if refused.contains(line) {
+            return self.withhold(desired, error);
+        }
+        refused.push(line.clone());
+        refused.len() <= MOST_WITHHELD
     }
 
     /// Withholds the service port whose line was refused. False where it was not one service port's.

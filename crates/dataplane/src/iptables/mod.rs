@@ -11,12 +11,14 @@
 //! | `sync`, `family` | the mode itself: what was written, what must change |
 //! | `written`, `script` | what changed, as restore text; in an order in which no packet meets half a service |
 //! | `observed` | what the kernel holds, compared |
+//! | `glance` | a cheap look for a flush |
 //! | `choose` | which of the two programs this node uses |
 //!
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
 mod choose;
 mod family;
+mod glance;
 mod names;
 mod observed;
 mod render;

@@ -1,11 +1,12 @@
 //! What the kernel holds of ours, compared with what it should hold.
 //!
 //! Chains are compared rule by rule. In those that all service ports share no order matters, except that of the last rules of
-//! `KUBE-SERVICES`; in the kernel's own chains, only whether our jump is there, once.
+//! `KUBE-SERVICES` and of [`Shared::comes_first`]; in the kernel's own chains, only whether our jump is there, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::xtables::{ChainName, FoundRule, Rule, Saved, Table, Xtables};
+use kernel::xtables::{ChainName, FoundRule, Is, Match, Protocol, Rule, Saved, Table, Xtables};
+use model::{Family, ForwardingTable, Frontend};
 
 use super::names::is_of_a_service_port;
 use super::render::{Chain, Jump, Shared};
@@ -80,8 +81,11 @@ impl Observed {
         };
         let (body, tail) = found.split_at(found.len().saturating_sub(last.len()));
         let has_tail = tail.len() == last.len() && tail.iter().zip(last).all(|(found, rule)| found.is(rule));
-        if !has_tail {
-            let all: Vec<Rule> = rules.iter().chain(last).cloned().collect();
+        let is_out_of_order =
+            |(one, other): (&Found, &Found)| !chain.comes_first(&one.text) && chain.comes_first(&other.text);
+        if !has_tail || body.iter().zip(body.iter().skip(1)).any(is_out_of_order) {
+            let stays = if removes_leftovers { Vec::new() } else { leftovers(found, rules) };
+            let all: Vec<Rule> = rules.iter().chain(stays).chain(last).cloned().collect();
             return script.write(table, &name, &all);
         }
         let mut wanted: BTreeMap<String, (usize, &Rule)> = BTreeMap::new();
@@ -114,6 +118,19 @@ impl Observed {
         }
     }
 
+    /// The frontends that are there and that nobody asks for.
+    pub(super) fn left_behind(
+        &self,
+        family: Family,
+        desired: &ForwardingTable,
+    ) -> impl Iterator<Item = Frontend> {
+        let found = [Shared::Services, Shared::NodePorts].into_iter().flat_map(move |chain| {
+            let rules = self.rules(chain.table(), chain.chain().as_str()).unwrap_or_default();
+            rules.iter().filter_map(move |found| frontend(found.rule.known()?, chain, family))
+        });
+        found.filter(|frontend| desired.route(frontend).is_none())
+    }
+
     /// Chains of ours that nobody asks for go.
     pub(super) fn delete_stale(&self, wanted: &BTreeSet<ChainName>, script: &mut Script) {
         let is_stale = |(table, name): &&(Table, String)| {
@@ -125,4 +142,41 @@ impl Observed {
             }
         }
     }
+}
+
+/// The rules that lead to service ports and are none of these.
+fn leftovers<'a>(found: &'a [Found], rules: &[Rule]) -> Vec<&'a Rule> {
+    let wanted: BTreeSet<String> = rules.iter().map(|rule| rule.canonical().to_string()).collect();
+    let is_left = |rule: &&Rule| !wanted.contains(&rule.canonical().to_string());
+    let leading = found.iter().filter_map(|found| found.rule.known());
+    leading.filter(|rule| leads_to_a_service_port(rule)).filter(is_left).collect()
+}
+
+fn leads_to_a_service_port(rule: &Rule) -> bool {
+    rule.jump().is_some_and(|jump| is_of_a_service_port(jump.as_str()))
+}
+
+/// The frontend from which a rule leads to a service port; `None` for a rule that does something else.
+fn frontend(rule: &Rule, chain: Shared, family: Family) -> Option<Frontend> {
+    if !leads_to_a_service_port(rule) {
+        return None;
+    }
+    let protocol = rule.parts.iter().find_map(|part| match part {
+        Match::Protocol(Protocol::TCP) => Some(model::Protocol::Tcp),
+        Match::Protocol(Protocol::UDP) => Some(model::Protocol::Udp),
+        Match::Protocol(Protocol::SCTP) => Some(model::Protocol::Sctp),
+        _ => None,
+    })?;
+    let port = rule.parts.iter().find_map(|part| match part {
+        Match::DestinationPort(port) => Some(*port),
+        _ => None,
+    })?;
+    if chain == Shared::NodePorts {
+        return Some(Frontend::NodePort { family, protocol, port });
+    }
+    let ip = rule.parts.iter().find_map(|part| match part {
+        Match::Destination(Is::Equal, net) => Some(net.addr()),
+        _ => None,
+    })?;
+    Some(Frontend::Address { ip, protocol, port })
 }

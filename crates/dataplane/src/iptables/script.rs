@@ -40,6 +40,21 @@ impl Script {
         [&self.before, &self.nat, &self.after, &self.mangle].into_iter().map(Part::count).sum()
     }
 
+    /// Whether a chain goes.
+    pub(super) fn deletes(&self, name: &ChainName) -> bool {
+        [&self.before, &self.nat, &self.after, &self.mangle]
+            .into_iter()
+            .any(|part| part.deleted.contains(name))
+    }
+
+    /// Does what the other one does too.
+    pub(super) fn append(&mut self, other: Self) {
+        self.before.append(other.before);
+        self.nat.append(other.nat);
+        self.after.append(other.after);
+        self.mangle.append(other.mangle);
+    }
+
     /// A chain gets these rules, whatever it had; it is made where it is missing.
     pub(super) fn write(&mut self, table: Table, name: &ChainName, rules: &[Rule]) {
         let part = self.adding(table);
@@ -55,8 +70,9 @@ impl Script {
 
     /// A rule is added to a chain that all share. Behind the last rule of `KUBE-SERVICES` none may come.
     pub(super) fn add(&mut self, chain: Shared, rule: &dyn Display) {
-        let verb = if chain == Shared::Services { "-I" } else { "-A" };
-        let line = format!("{verb} {} {rule}", chain.chain());
+        let rule = rule.to_string();
+        let is_first = chain == Shared::Services || chain.comes_first(&rule);
+        let line = format!("{} {} {rule}", if is_first { "-I" } else { "-A" }, chain.chain());
         self.adding(chain.table()).lines.push(line);
     }
 
@@ -107,6 +123,12 @@ impl Script {
 }
 
 impl Part {
+    fn append(&mut self, other: Self) {
+        self.written.extend(other.written);
+        self.lines.extend(other.lines);
+        self.deleted.extend(other.deleted);
+    }
+
     fn count(&self) -> usize {
         self.written.len() + self.lines.len() + self.deleted.len()
     }

@@ -1,15 +1,15 @@
 //! The mode itself: both families, kept in step with the forwarding table.
 
-use kernel::xtables::{Table, Xtables};
+use kernel::xtables::{Error, Xtables};
 use model::{Family, ForwardingTable};
 
 use super::Options;
 use super::family::FamilyState;
-use super::names;
+use super::glance;
 use crate::{Dataplane, Scope, SyncError, Synced};
 
 /// The iptables mode, behind the doors of one program: the real one or the simulated twin.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Iptables<X> {
     families: Vec<FamilyState<X>>,
 }
@@ -36,24 +36,33 @@ impl<X: Xtables> Iptables<X> {
 impl<X: Xtables> Dataplane for Iptables<X> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let mut synced = Synced { was_full: !matches!(scope, Scope::Changed(_)), ..Synced::default() };
-        let mut failed = None;
+        let mut failed: Option<Error> = None;
         for state in &mut self.families {
-            if let Err(error) = state.sync(desired, scope, &mut synced) {
+            // There is one lock for both families: who holds it would let us wait as long again.
+            if matches!(failed, Some(Error::Locked { .. })) {
+                state.forget();
+            } else if let Err(error) = state.sync(desired, scope, &mut synced) {
                 failed = Some(error);
             }
         }
         failed.map_or(Ok(synced), |error| Err(error.into()))
     }
 
-    /// Nothing waits: a packet keeps the rules with which it began.
     fn settle(&mut self) -> Result<Synced, SyncError> {
-        Ok(Synced::default())
+        let mut synced = Synced::default();
+        let mut failed = None;
+        for state in &mut self.families {
+            if let Err(error) = state.settle(&mut synced) {
+                failed = Some(error);
+            }
+        }
+        failed.map_or(Ok(synced), |error| Err(error.into()))
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         let mut found = Vec::new();
         for state in &mut self.families {
-            let scripts = state.compare(desired, true)?;
+            let scripts = state.compare(desired, true)?.scripts;
             state.forget();
             let texts = scripts.iter().map(super::script::Script::text);
             found.extend(texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()));
@@ -69,11 +78,10 @@ impl<X: Xtables> Dataplane for Iptables<X> {
         Ok(())
     }
 
-    /// A flush takes the canary away with everything else, and asking for it is cheap.
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         for state in &mut self.families {
-            let saved = state.door.save(Table::Mangle)?.unwrap_or_default();
-            if !saved.contains(names::CANARY) {
+            let service_ports = state.service_ports();
+            if glance::is_flushed(&mut state.door, service_ports)? {
                 return Ok(true);
             }
         }

@@ -1,6 +1,6 @@
 //! What was written for a service port, as small as it can be: enough to tell what of it is different now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kernel::xtables::{ChainName, Rule, Table};
@@ -35,7 +35,10 @@ impl Written {
     }
 
     /// Puts into `script` what must change from this to `rules`.
-    pub(super) fn change_to(&self, rules: &PortRules, script: &mut Script) {
+    ///
+    /// With `later`, a rule of a shared chain stays for now if the chain that it leads to goes: that one is emptied, so packets
+    /// pass as if the rule were gone. Rule and chain go `later`.
+    pub(super) fn change_to(&self, rules: &PortRules, script: &mut Script, mut later: Option<&mut Script>) {
         let after = Self::of(rules);
         let is_changed = |chain: &&Chain| self.own.get(&chain.name) != after.own.get(&chain.name);
         for chain in rules.own.iter().filter(is_changed) {
@@ -44,10 +47,27 @@ impl Written {
         for (chain, rule) in difference(&after.shared, &self.shared) {
             script.add(chain, &rule);
         }
+        let mut gone: BTreeSet<&ChainName> =
+            self.own.keys().filter(|name| !after.own.contains_key(*name)).collect();
+        let mut emptied = BTreeSet::new();
         for (chain, rule) in difference(&self.shared, &after.shared) {
-            script.remove(chain, &rule);
+            let leads_to = gone.iter().find(|name| rule.ends_with(&format!(" -j {name}")));
+            match (leads_to, later.as_deref_mut()) {
+                (Some(name), Some(later)) if chain.table() == Table::Nat => {
+                    emptied.insert(*name);
+                    later.remove(chain, &rule);
+                }
+                _ => script.remove(chain, &rule),
+            }
         }
-        for name in self.own.keys().filter(|name| !after.own.contains_key(*name)) {
+        if let Some(later) = later {
+            for name in emptied {
+                gone.remove(name);
+                script.write(Table::Nat, name, &[]);
+                later.delete(Table::Nat, name.clone());
+            }
+        }
+        for name in gone {
             script.delete(Table::Nat, name.clone());
         }
     }

@@ -13,7 +13,11 @@ pub(super) const FORWARD: &str = "KUBE-FORWARD";
 /// Sets the mark by which connections are masqueraded, in our mode as in theirs.
 pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 
-const NAT: &[&str] = &["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", MARK_MASQ, "KUBE-PROXY-CANARY"];
+/// Ours alone: pods in several networks of one family. It leads to the mark.
+const MARK_OUTSIDE: &str = "KUBE-SVC-MARK-OUTSIDE";
+
+const NAT: &[&str] =
+    &["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", MARK_OUTSIDE, MARK_MASQ, "KUBE-PROXY-CANARY"];
 const FILTER: &[&str] = &[
     "KUBE-SERVICES",
     "KUBE-EXTERNAL-SERVICES",

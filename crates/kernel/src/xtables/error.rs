@@ -132,7 +132,15 @@ impl Error {
             Self::Locked { program, stderr }
         } else if says(&["Permission denied", "Operation not permitted", "you must be root"]) {
             Self::NotPermitted { program, stderr }
-        } else if says(&["do you need to insmod", "missing kernel module", "Protocol not supported"]) {
+        } else if says(&["unable to initialize table"]) && !may_change_the_network() {
+            // The legacy program says the same of both.
+            Self::NotPermitted { program, stderr }
+        } else if says(&[
+            "unable to initialize table",
+            "do you need to insmod",
+            "missing kernel module",
+            "Protocol not supported",
+        ]) {
             Self::ModuleMissing { program, stderr }
         } else if says(&["is incompatible, use 'nft' tool", "Parsing nftables rule failed"]) {
             Self::Incompatible { program, stderr }
@@ -141,6 +149,15 @@ impl Error {
             Self::Refused { program, line: line.map(str::to_owned), stderr }
         }
     }
+}
+
+/// Whether this thread has `CAP_NET_ADMIN`. Where that cannot be told, it is not the reason.
+fn may_change_the_network() -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_none_or(|bits| bits & NET_ADMIN != 0)
 }
 
 /// A version such as 1.8.9.

@@ -11,6 +11,7 @@
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
 //! | `saved` | the text of one table, taken apart: [`Saved`], [`words`] |
 //! | `simulated` | the twin: [`Simulated`], tables in memory that packets go through |
+//! | `faulty` | a door that fails on command: [`Faulty`] |
 //! | `error` | why it did not go, in a sentence |
 //!
 //! There are two programs since iptables 1.8, with tables of their own in the kernel, both in force at once: the legacy one
@@ -22,6 +23,7 @@
 //! Absent on purpose: the `iptables` program, one process for each rule; and any opinion of a rule.
 
 mod error;
+mod faulty;
 mod parse;
 mod process;
 mod programs;
@@ -32,6 +34,7 @@ mod simulated;
 use std::fmt;
 
 pub use error::{Error, Result};
+pub use faulty::{Fault, Faulty, WHOLE, parts};
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
 pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, Side, State, Target};

@@ -16,6 +16,9 @@ use crate::modes::{Mode, Program};
 /// How often a mode is glanced at whose kernel does not tell of a flush.
 const GLANCE: Duration = Duration::from_secs(5);
 
+/// A text that changes nothing, but needs all that a change needs.
+const NOTHING: &str = "*mangle\nCOMMIT\n";
+
 /// Lets packets of 127.0.0.0/8 leave and enter this host.
 const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
@@ -29,6 +32,22 @@ pub struct Opened {
     pub(super) glance: Option<Duration>,
     /// The iptables program that it uses.
     pub(super) program: Option<Variant>,
+    /// Its doors.
+    doors: Vec<Programs>,
+}
+
+impl Opened {
+    /// Whether it can write, where only a write tells: a legacy table that nobody has used is not there to be looked into.
+    pub(super) fn try_to_write(&mut self) -> Result<(), RunError> {
+        for door in self.doors.iter_mut().filter(|door| door.variant() == Variant::Legacy) {
+            match door.restore(NOTHING) {
+                Err(error) if !error.retry_helps() => return Err(RunError::Kernel(error.to_string())),
+                // The first sync tells of what may pass.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Opens a mode.
@@ -49,7 +68,7 @@ fn open_nftables(mode: Mode) -> Result<Opened, RunError> {
     let monitor = listen_to_others(&kernel);
     let options = nftables::Options { promises: mode.promises(), ..nftables::Options::default() };
     let dataplane = Box::new(Nftables::new(kernel, options));
-    Ok(Opened { dataplane, monitor, glance: None, program: None })
+    Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new() })
 }
 
 /// Without it, what others do is found by comparing.
@@ -67,9 +86,9 @@ fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Re
         Program::Nft => Some(Variant::Nft),
         Program::Legacy => Some(Variant::Legacy),
     };
+    let why: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let Some(variant) = variant else {
-        let why: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
-        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
         return Err(RunError::Kernel(format!(
             "mode `{mode}` needs the program iptables, of either kind, and there is none: install the package iptables{why}"
         )));
@@ -78,7 +97,7 @@ fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Re
     for family in Family::ALL {
         let door = found.door(variant, family).cloned().ok_or_else(|| {
             RunError::Kernel(format!(
-                "`{variant}` is not installed for {family}: install the package iptables"
+                "`{variant}` is not installed for {family}: install the package iptables{why}"
             ))
         });
         match door.and_then(|mut door| door.save(Table::Mangle).map(|_| door).map_err(failed)) {
@@ -89,13 +108,12 @@ fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Re
             Err(error) => return Err(error),
         }
     }
-    tracing::info!("writing with {variant}");
     if localhost_node_ports {
         set_route_localnet()?;
     }
     let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
-    let dataplane = Box::new(Iptables::new(doors, options));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant) })
+    let dataplane = Box::new(Iptables::new(doors.clone(), options));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
 }
 
 /// Only an explicit option leads here, and the rules then have the guard against neighbours.

@@ -73,13 +73,17 @@ pub enum End {
 pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
-    let opened = open(settings.mode, settings.program, settings.localhost_node_ports)?;
+    let mut opened = open(settings.mode, settings.program, settings.localhost_node_ports)?;
+    opened.try_to_write()?;
+    if let Some(program) = opened.program {
+        tracing::info!("writing with {program}");
+    }
     let source = Source::open(&settings.from)?;
     let Some(locks) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
         return Ok(End::Stopped);
     };
     let (watch, host) = watch_host(&settings.config.node_name);
-    let Opened { dataplane, monitor, glance, program } = opened;
+    let Opened { dataplane, monitor, glance, program, .. } = opened;
     let state = Loop::new(begin(settings, host.clone(), glance, clock.now())?);
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);

@@ -197,6 +197,7 @@ impl<'a> Row<'a> {
         match self.want {
             Want::Lands(pods) => self.check_landings(pods),
             Want::Refused | Want::Silent if self.is_own_datagram() => self.check_own_datagram(),
+            Want::Refused if self.may_hear_late() => self.check_late_refusal(),
             Want::Refused => self.check_refusal(),
             Want::Silent => self.check_outcome(SILENCE, Outcome::is_timed_out),
             Want::Untouched => self.check_outcome(SILENCE, |outcome| !outcome.is_answered()),
@@ -235,6 +236,19 @@ impl<'a> Row<'a> {
             outcome = self.ask(PATIENCE);
         }
         self.demand(is_at_once(&outcome), format_args!("{outcome}, which is late"));
+    }
+
+    /// On wires as fast as these, an ICMP error comes while the socket is still busy sending its SYN. The kernel then puts it aside
+    /// until the first retransmission, a second later; over IPv4 it wakes the client all the same.
+    fn may_hear_late(&self) -> bool {
+        self.protocol == Protocol::Tcp && self.to.is_ipv6() && !self.stage.way().resets()
+    }
+
+    /// Whether refusals are sent at once is seen by those who hear them at once: IPv4, and datagrams.
+    fn check_late_refusal(&self) {
+        self.check_outcome(PATIENCE, |outcome| {
+            matches!(outcome, Outcome::Refused { refusal: Refusal::Port, .. })
+        });
     }
 
     /// A datagram that a host sends, and its own rules do not let out, be it with or without an answer.

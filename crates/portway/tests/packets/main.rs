@@ -11,10 +11,11 @@
 //! | `talk` | one question over any protocol; how many were asked |
 //! | `reference` | what the model says of a packet |
 //! | `check` | rows of who dials what and where that must end |
+//! | `way` | the modes and programs for which the list is gone through |
 //! | `upstream` | hand-made rules in upstream kube-proxy's shape, to take over from |
 //! | `cases` | the list itself, one file for each theme |
 //!
-//! The list is written once; a mode is one line below it. A case that fails prints the rules of both nodes, the logs of
+//! The list is written once; a mode or a program is one line below it. A case that fails prints the rules of both nodes, the logs of
 //! both portways, and `portway explain` of its packet.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
@@ -26,17 +27,18 @@ mod reference;
 mod stage;
 mod talk;
 mod upstream;
+mod way;
 
 /// The tests that need root: others leave them out by this name.
 mod needs_root {
-    /// The list, as tests of one mode.
+    /// A list, as tests of one mode and program.
     macro_rules! cases {
-        ($mode:ident: $($theme:ident::$case:ident)*) => {
+        ($way:ident: $($theme:ident::$case:ident)*) => {
             $(
                 #[test]
                 fn $case() {
                     crate::cases::$theme::$case(&crate::stage::Setting::of(
-                        portway::modes::Mode::$mode,
+                        crate::way::Way::$way,
                         stringify!($case),
                     ));
                 }
@@ -44,15 +46,16 @@ mod needs_root {
         };
     }
 
-    /// One list for all modes.
+    /// One list for all modes and programs.
     macro_rules! all_cases {
-        ($mode:ident) => {
-            cases! { $mode:
+        ($way:ident) => {
+            cases! { $way:
                 balance::root_connections_spread_evenly_over_endpoints
                 balance::root_node_ports_spread_evenly_too
                 balance::root_weights_shape_the_shares
                 affinity::root_a_client_stays_with_its_endpoint_at_every_frontend
                 affinity::root_affinity_ends_when_the_client_rests
+                crowd::root_a_crowd_of_clients_is_remembered_as_far_as_the_mode_can
                 sources::root_a_pod_keeps_its_address_and_others_are_masqueraded
                 sources::root_a_pod_that_reaches_itself_is_masqueraded
                 sources::root_masquerade_all_hides_pods_too
@@ -86,9 +89,6 @@ mod needs_root {
                 host::root_node_ports_move_with_the_address_of_the_host
                 host::root_node_ports_answer_after_an_interface_was_renamed_and_went_down_and_up
                 live::root_a_balancer_goes_on_when_a_node_dies
-                takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
-                takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
-                takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody
             }
         };
     }
@@ -97,6 +97,22 @@ mod needs_root {
 
     mod nftables {
         all_cases!(Nftables);
+
+        // Once for all: a tour through every mode is the same wherever it begins. And from upstream's rules into this mode.
+        cases! { Nftables:
+            switch::root_switching_between_modes_and_programs_disturbs_nobody
+            takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
+            takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
+            takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody
+        }
+    }
+
+    mod iptables_nft {
+        all_cases!(IptablesNft);
+    }
+
+    mod iptables_legacy {
+        all_cases!(IptablesLegacy);
     }
 }
 

@@ -23,19 +23,23 @@ use serde_json::Value;
 
 use crate::manifest::{self, Service};
 use crate::talk::Talk;
+use crate::way::Way;
 
 /// Whatever is waited for comes within this time.
 const DEADLINE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
 /// How the names of the stages' folders begin; the number of the process follows.
 const FOLDERS: &str = "portway-packets-";
+/// What shows the rules of a node.
+const RULES: &[(&str, &[&str])] =
+    &[("nft", &["list", "ruleset"]), ("iptables-legacy-save", &[]), ("ip6tables-legacy-save", &[])];
 /// The file that holds the Nodes.
 const NODES_FILE: &str = "nodes";
 
 /// How a case wants its stage.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    mode: Mode,
+    way: Way,
     case: &'static str,
     pod_network: PodNetwork,
     detection: Vec<&'static str>,
@@ -44,9 +48,9 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// The usual one: pods have a link each and are known by the cluster's networks.
-    pub(crate) fn of(mode: Mode, case: &'static str) -> Self {
+    pub(crate) fn of(way: Way, case: &'static str) -> Self {
         let detection = vec!["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
-        Self { mode, case, pod_network: PodNetwork::Routed, detection, arguments: Vec::new() }
+        Self { way, case, pod_network: PodNetwork::Routed, detection, arguments: Vec::new() }
     }
 
     /// Pods are known in another way.
@@ -76,7 +80,7 @@ impl Setting {
 
     /// The same with manifests that nobody follows yet.
     pub(crate) fn stage_without_portways(&self, services: &[&Service]) -> Option<Stage> {
-        available(self.case).then(|| Stage::new(self, services))
+        (available(self.case) && self.way.is_available()).then(|| Stage::new(self, services))
     }
 }
 
@@ -84,6 +88,8 @@ impl Setting {
 #[derive(Debug)]
 pub(crate) struct Stage {
     setting: Setting,
+    /// What is said of how many connections there were.
+    counted_as: String,
     folder: PathBuf,
     revision: u64,
     /// What stands in each file, by its name.
@@ -101,6 +107,7 @@ impl Stage {
         let options = Options { servers_per_node: 2, pod_network: setting.pod_network, ..Options::default() };
         let mut stage = Self {
             setting: setting.clone(),
+            counted_as: setting.way.to_string(),
             folder: own_folder(),
             revision: 0,
             files: BTreeMap::new(),
@@ -116,9 +123,20 @@ impl Stage {
         stage
     }
 
+    /// The mode, with its program.
+    pub(crate) fn way(&self) -> Way {
+        self.setting.way
+    }
+
     /// The mode.
     pub(crate) fn mode(&self) -> Mode {
-        self.setting.mode
+        self.setting.way.mode()
+    }
+
+    /// Portways that are started from now on go another way. Connections no longer count as those of one way.
+    pub(crate) fn go(&mut self, way: Way) {
+        self.setting.way = way;
+        "switched modes".clone_into(&mut self.counted_as);
     }
 
     /// A place by its name.
@@ -144,7 +162,7 @@ impl Stage {
     /// Starts the portway of a node.
     pub(crate) fn start(&mut self, node: &'static str) {
         let mut command = self.command(node, "run");
-        command.args(["--mode", self.setting.mode.name(), "--from"]).arg(self.folder.join("manifests"));
+        command.args(self.setting.way.arguments()).arg("--from").arg(self.folder.join("manifests"));
         command.args(["--state-dir"]).arg(self.folder.join(node).join("state"));
         command.args(["--node-name", node, "--service-cidr", "10.96.0.0/12,fd00:96::/112"]);
         command.args(&self.setting.detection).args(&self.setting.arguments);
@@ -218,7 +236,7 @@ impl Stage {
     /// What `portway explain` says on a node.
     pub(crate) fn explain(&self, node: &str, arguments: &[String]) -> String {
         let mut command = self.command(node, "explain");
-        command.args(arguments).args(["--mode", self.setting.mode.name()]);
+        command.args(arguments).args(["--mode", self.mode().name()]);
         self.output(node, command)
     }
 
@@ -285,9 +303,11 @@ impl Stage {
     #[expect(clippy::print_stderr, reason = "the test's own output")]
     fn report(&self) {
         for node in NODES {
-            let mut rules = Command::new("nft");
-            rules.args(["list", "ruleset"]);
-            eprintln!("--- the rules of node {node}\n{}", self.output(node, rules));
+            for (program, arguments) in RULES {
+                let mut rules = Command::new(program);
+                rules.args(*arguments);
+                eprintln!("--- {program} of node {node}\n{}", self.output(node, rules));
+            }
             let said = self.portways.get(node).map(|process| process.output().join("\n"));
             eprintln!("--- the portway of node {node}\n{}", said.unwrap_or_default());
         }
@@ -299,7 +319,7 @@ impl Drop for Stage {
         if std::thread::panicking() {
             self.report();
         }
-        self.talk.tell(self.setting.mode);
+        self.talk.tell(&self.counted_as);
         self.portways.clear();
         // What is left in the folder of temporary files harms nobody.
         let _ = fs::remove_dir_all(&self.folder);

@@ -9,7 +9,6 @@ use std::time::Duration;
 use model::Protocol;
 use playground::client::ask;
 use playground::{Ask, Family, Outcome, Place, Stats, sctp_init};
-use portway::modes::Mode;
 
 use crate::manifest::family_name;
 
@@ -69,11 +68,11 @@ impl Talk {
 
     /// Says how many, for the summary.
     #[expect(clippy::print_stderr, reason = "the test's own output, from which the summary takes the counts")]
-    pub(crate) fn tell(&self, mode: Mode) {
+    pub(crate) fn tell(&self, way: &str) {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         for ((family, protocol), count) in asked.iter() {
             let kind = format!("{} {protocol}", family_name(*family)).to_lowercase();
-            eprintln!("counted: {mode} {kind} {count} connections");
+            eprintln!("counted: {way} {kind} {count} connections");
         }
     }
 

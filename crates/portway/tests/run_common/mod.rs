@@ -61,6 +61,11 @@ impl Place {
         std::fs::remove_file(self.folder.join("manifests").join(name)).unwrap();
     }
 
+    /// A file of its folder, in which all programs run.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("run/portway.sock")
     }
@@ -92,6 +97,14 @@ impl Place {
         command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"]);
         let inner = self.command(&format!("{arguments} --from manifests"));
         command.arg(inner.get_program()).args(inner.get_args());
+        self.finish(self.prepared(command))
+    }
+
+    /// Runs portway as the last words of another program's arguments.
+    pub(crate) fn portway_after(&self, program: &[&str], arguments: &str) -> Outcome {
+        let mut command = Command::new(program[0]);
+        let inner = self.command(arguments);
+        command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
         self.finish(self.prepared(command))
     }
 
@@ -133,7 +146,8 @@ impl Place {
         }
     }
 
-    fn tool(&self, program: &str, arguments: &str) -> String {
+    /// Runs a program; what it prints.
+    pub(crate) fn tool(&self, program: &str, arguments: &str) -> String {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace());
         self.finish(self.prepared(command)).fine()
@@ -154,6 +168,8 @@ impl Place {
         for variable in ["PORTWAY_FROM", "NO_COLOR", "CLICOLOR_FORCE", "RUST_LOG"] {
             command.env_remove(variable);
         }
+        // The lock of the legacy programs is one for the whole machine; here nobody waits for others.
+        command.env("XTABLES_LOCKFILE", self.folder.join("xtables.lock"));
         command.current_dir(&self.folder).stdin(Stdio::null());
         command
     }

@@ -5,6 +5,7 @@
 
 mod bless;
 mod facts;
+mod iptables;
 mod nftables;
 mod parse;
 mod print;
@@ -20,13 +21,27 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use kernel::xtables::Variant;
 use step::Scenario;
 use tally::Tally;
 
-/// The tests that are no file, but are about all of them: see `proof.rs`, `kernel.rs` and `packets.rs` of `nftables`.
+/// The tests that are no file, but are about all of them: see `proof.rs`, `kernel.rs` and `packets.rs` of each mode.
 const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
+const IPTABLES_PROOF: &str = "iptables::every-rule-is-needed";
 const REAL: &str = "needs_root::nftables-on-the-real-kernel";
 const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
+const PROGRAMS: [(Variant, &str, &str); 2] = [
+    (
+        Variant::Nft,
+        "needs_root::iptables-nft-on-the-real-kernel",
+        "needs_root::iptables-nft-packets-on-the-real-kernel",
+    ),
+    (
+        Variant::Legacy,
+        "needs_root::iptables-legacy-on-the-real-kernel",
+        "needs_root::iptables-legacy-packets-on-the-real-kernel",
+    ),
+];
 
 fn main() -> io::Result<ExitCode> {
     let wish = Wish::from(std::env::args().skip(1));
@@ -34,7 +49,10 @@ fn main() -> io::Result<ExitCode> {
         scenario_files()?.into_iter().filter(|file| wish.includes(&name(file))).collect();
     let mut out = io::stdout().lock();
     if wish.list {
-        let others = [PROOF, REAL, PACKETS].into_iter().filter(|test| wish.includes(test)).map(str::to_owned);
+        let others = [PROOF, IPTABLES_PROOF, REAL, PACKETS]
+            .into_iter()
+            .chain(PROGRAMS.into_iter().flat_map(|(_, rules, packets)| [rules, packets]));
+        let others = others.filter(|test| wish.includes(test)).map(str::to_owned);
         for test in files.iter().map(|file| name(file)).chain(others) {
             writeln!(out, "{test}: test")?;
         }
@@ -53,11 +71,22 @@ fn main() -> io::Result<ExitCode> {
     if wish.includes(PROOF) {
         tell(PROOF, &tally.prove(&scenarios()))?;
     }
+    if wish.includes(IPTABLES_PROOF) {
+        tell(IPTABLES_PROOF, &tally.prove_iptables(&scenarios()))?;
+    }
     if wish.includes(REAL) {
         tell(REAL, &tally.ask_real(&scenarios()))?;
     }
     if wish.includes(PACKETS) {
         tell(PACKETS, &tally.send_packets(&scenarios()))?;
+    }
+    for (variant, rules, packets) in PROGRAMS {
+        if wish.includes(rules) {
+            tell(rules, &tally.ask_program(variant, &scenarios()))?;
+        }
+        if wish.includes(packets) {
+            tell(packets, &tally.send_packets_by(variant, &scenarios()))?;
+        }
     }
     write!(out, "\n{failures}")?;
     tally.print(&mut io::stderr())?;

@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 
 use kernel::namespace::Namespace;
+use kernel::xtables::Variant;
 
+use crate::iptables;
+use crate::nftables::heard::Refusal;
 use crate::nftables::kernel::{Done, Real};
-use crate::nftables::packets;
+use crate::nftables::packets::{self, Sender};
 use crate::nftables::proof;
 use crate::nftables::sent::Sent;
 use crate::nftables::stage::Stage;
@@ -19,12 +22,17 @@ pub(crate) struct Tally {
     scenarios: usize,
     reference: Packets,
     twin: Packets,
+    iptables: Packets,
     /// What the real kernel was asked, or why it was not.
     real: Option<Result<Done, String>>,
-    /// What was sent through the real kernel, or why nothing was.
-    sent: Option<Result<Sent, String>>,
+    /// What was sent through the real kernel, or why nothing was: for each mode.
+    sent: Vec<(String, Result<Sent, String>)>,
     /// How many rules and sets were left out, one at a time.
     left_out: Option<usize>,
+    /// How many kinds of iptables rules were left out, and how many of them nobody can miss.
+    iptables_left_out: Option<(usize, usize)>,
+    /// What each iptables program did, or why it did nothing.
+    programs: Vec<(Variant, Result<iptables::kernel::Done, String>)>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +57,9 @@ impl Tally {
         self.twin.count(&twin);
         let mut failures = reference.failures;
         failures.extend(named("nftables on the twin", twin.failures));
+        let iptables = run::run(scenario, &mut iptables::twin::Twin::checked());
+        self.iptables.count(&iptables);
+        failures.extend(named("iptables on the twin", iptables.failures));
         failures
     }
 
@@ -72,21 +83,41 @@ impl Tally {
 
     /// Sends the packets of all scenarios through the real kernel. Returns all that failed.
     pub(crate) fn send_packets(&mut self, scenarios: &[Scenario]) -> Vec<String> {
-        if let Err(e) = Namespace::create() {
-            self.sent = Some(Err(format!("a network namespace needs root: {e}")));
-            return Vec::new();
-        }
+        self.send_all("nftables", Ok(packets::nftables()), Refusal::Reset, scenarios)
+    }
+
+    /// The same, with the rules of an iptables program.
+    pub(crate) fn send_packets_by(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
+        let mode = iptables::packets::sender(variant);
+        self.send_all(&variant.to_string(), mode, Refusal::PortUnreachable, scenarios)
+    }
+
+    fn send_all(
+        &mut self,
+        name: &str,
+        mode: Result<Sender, String>,
+        refusal: Refusal,
+        scenarios: &[Scenario],
+    ) -> Vec<String> {
+        let is_possible = Namespace::create().map_err(|e| format!("a network namespace needs root: {e}"));
+        let mode = match is_possible.and(mode) {
+            Ok(mode) => mode,
+            Err(reason) => {
+                self.sent.push((name.into(), Err(reason)));
+                return Vec::new();
+            }
+        };
         let (mut sent, mut failures) = (Sent::default(), Vec::new());
-        let mut stage = match Stage::new() {
+        let mut stage = match Stage::new(refusal) {
             Ok(stage) => stage,
             Err(problem) => return vec![problem],
         };
         for scenario in scenarios {
             let found =
-                packets::send(scenario, &mut stage, &mut sent).unwrap_or_else(|problem| vec![problem]);
-            failures.extend(named("nftables packets on the real kernel", found));
+                packets::send(scenario, &mode, &mut stage, &mut sent).unwrap_or_else(|problem| vec![problem]);
+            failures.extend(named(&format!("{name} packets on the real kernel"), found));
         }
-        self.sent = Some(Ok(sent));
+        self.sent.push((name.into(), Ok(sent)));
         failures
     }
 
@@ -97,30 +128,67 @@ impl Tally {
         survivors.iter().map(|target| format!("no scenario fails without {target:?}")).collect()
     }
 
+    /// Writes all scenarios by a real iptables program. Returns all that failed.
+    pub(crate) fn ask_program(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
+        let asked = iptables::kernel::ask(variant, scenarios);
+        let (done, failures) = asked.map_or_else(|why| (Err(why), Vec::new()), |(done, all)| (Ok(done), all));
+        self.programs.push((variant, done));
+        named(&variant.to_string(), failures).collect()
+    }
+
+    /// Leaves out every kind of iptables rule in turn. Returns those that nobody missed.
+    pub(crate) fn prove_iptables(&mut self, scenarios: &[Scenario]) -> Vec<String> {
+        let (problems, tried, unmissed) = iptables::proof::survivors(scenarios);
+        self.iptables_left_out = Some((tried, unmissed));
+        problems
+    }
+
     /// Prints the counts.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { scenarios, reference, twin, .. } = self;
+        let Self { scenarios, reference, twin, iptables, .. } = self;
         if *scenarios > 0 {
             writeln!(
                 out,
                 "counted: {scenarios} scenarios, {} packets, {} skipped; nftables on the twin: {} packets, {} skipped",
                 reference.asked, reference.skipped, twin.asked, twin.skipped
             )?;
+            let Packets { asked, skipped } = iptables;
+            writeln!(out, "counted: iptables on the twin: {asked} packets, {skipped} skipped")?;
         }
         match &self.real {
             Some(Ok(done)) => print_real(out, *done)?,
             Some(Err(reason)) => writeln!(out, "skipped: nftables on the real kernel: {reason}")?,
             None => {}
         }
-        match &self.sent {
-            Some(Ok(sent)) => writeln!(out, "counted: nftables on the real kernel: {sent}")?,
-            Some(Err(reason)) => writeln!(out, "skipped: nftables packets on the real kernel: {reason}")?,
-            None => {}
+        for (mode, sent) in &self.sent {
+            match sent {
+                Ok(sent) => writeln!(out, "counted: {mode} on the real kernel: {sent}")?,
+                Err(reason) => writeln!(out, "skipped: {mode} packets on the real kernel: {reason}")?,
+            }
         }
-        match self.left_out {
-            Some(tried) => writeln!(out, "counted: {tried} kinds of rules and sets left out, one at a time"),
-            None => Ok(()),
+        if let Some(tried) = self.left_out {
+            writeln!(out, "counted: {tried} kinds of rules and sets left out, one at a time")?;
         }
+        self.print_iptables(out)
+    }
+
+    fn print_iptables(&self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some((tried, unmissed)) = self.iptables_left_out {
+            writeln!(
+                out,
+                "counted: {tried} kinds of iptables rules left out, one at a time; {unmissed} that no first packet misses"
+            )?;
+        }
+        for (variant, done) in &self.programs {
+            match done {
+                Ok(iptables::kernel::Done { restored, listings }) => writeln!(
+                    out,
+                    "counted: {variant} on the real kernel: {restored} texts restored, {listings} saved as on the twin"
+                )?,
+                Err(reason) => writeln!(out, "skipped: {variant} on the real kernel: {reason}")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -64,7 +64,7 @@ impl Writer<'_, '_> {
         }
         // An address of this host that is not translated here would be taken for one of a node port of that number.
         if is_own && (allowed.is_some() || refusal(&self.route.outside).is_some()) {
-            self.push(Shared::Services, kind(self.route), Target::Return);
+            self.push(Shared::NodePorts, kind(self.route), Target::Return);
         }
     }
 

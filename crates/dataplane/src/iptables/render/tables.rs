@@ -52,6 +52,21 @@ impl Shared {
         }
     }
 
+    /// Whether a rule stands in front of those that others have there, so that theirs do not take its packets: who may come, of
+    /// those who may not; and an address that is no node port's, of node ports. `rule` is its text, whoever printed it.
+    pub fn comes_first(self, rule: &str) -> bool {
+        match self {
+            Self::ProxyFirewall => !rule.ends_with("-j DROP"),
+            Self::NodePorts => rule.ends_with("-j RETURN"),
+            Self::Services | Self::Refused | Self::ExternalRefused | Self::HealthChecks => false,
+        }
+    }
+
+    /// Puts those in front that must be there.
+    pub fn arrange(self, rules: &mut [Rule]) {
+        rules.sort_by_key(|rule| !self.comes_first(&rule.to_string()));
+    }
+
     /// Its name.
     pub fn chain(self) -> ChainName {
         name(match self {
@@ -68,7 +83,7 @@ impl Shared {
 pub struct PortRules {
     /// Its own chains, all in `nat`.
     pub own: Vec<Chain>,
-    /// Its rules in chains that all share. No order between service ports matters.
+    /// Its rules in chains that all share. No order matters, except that of [`Shared::comes_first`].
     pub shared: BTreeMap<Shared, Vec<Rule>>,
 }
 
@@ -144,7 +159,8 @@ impl Tables {
         }
         shared[Shared::Services as usize].extend(base.last_services);
         let (mut filter, mut nat) = (Vec::new(), Vec::new());
-        for (chain, rules) in Shared::ALL.into_iter().zip(shared) {
+        for (chain, mut rules) in Shared::ALL.into_iter().zip(shared) {
+            chain.arrange(&mut rules);
             let chains = if chain.table() == Table::Nat { &mut nat } else { &mut filter };
             chains.push(Chain { name: chain.chain(), rules });
         }

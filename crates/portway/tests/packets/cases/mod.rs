@@ -2,6 +2,7 @@
 
 pub(crate) mod affinity;
 pub(crate) mod balance;
+pub(crate) mod crowd;
 pub(crate) mod detect;
 pub(crate) mod flows;
 pub(crate) mod frontends;
@@ -13,6 +14,7 @@ pub(crate) mod restart;
 pub(crate) mod sctp;
 pub(crate) mod short;
 pub(crate) mod sources;
+pub(crate) mod switch;
 pub(crate) mod takeover;
 
 /// All server pods of the playground.

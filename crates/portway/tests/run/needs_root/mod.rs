@@ -3,6 +3,7 @@
 mod adoption;
 mod drift;
 mod handover;
+mod iptables;
 
 use std::time::Duration;
 

@@ -19,7 +19,18 @@ enum Kind {
     Probe,
     /// A reset.
     Reset,
-    /// An ICMP error that says that nobody listens at the port.
+    /// An ICMP error that says that nobody listens at the port; and whether it answers TCP.
+    PortUnreachable {
+        is_tcp: bool,
+    },
+}
+
+/// How a mode must refuse TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// By a reset.
+    Reset,
+    /// By an ICMP error, as all else.
     PortUnreachable,
 }
 
@@ -65,10 +76,9 @@ impl Heard {
             }
             (ICMP, 3, 3) | (ICMPV6, 1, 4) => {
                 let about = Self::of_packet(body.get(8..)?)?;
-                let is_reset_due = body.get(8..).is_some_and(is_tcp);
-                let kind = Kind::PortUnreachable;
+                let kind = Kind::PortUnreachable { is_tcp: body.get(8..).is_some_and(is_tcp) };
                 let (source, destination) = ((source, 0), (destination, about.source.1));
-                (!is_reset_due).then_some(Self { source, destination, tag: about.tag, kind })
+                Some(Self { source, destination, tag: about.tag, kind })
             }
             _ => None,
         }
@@ -80,13 +90,13 @@ impl Heard {
     }
 
     /// Does this tell the client that the probe is refused? TCP must hear it from the very address and port it called.
-    pub(crate) fn refuses(&self, probe: &Probe) -> bool {
+    pub(crate) fn refuses(&self, probe: &Probe, how: Refusal) -> bool {
         let is_to_client = self.destination == (probe.source, probe.source_port);
         let is_from_called = self.source == (probe.destination, probe.port());
         let is_refusal = match self.kind {
             Kind::Probe => false,
-            Kind::Reset => is_from_called,
-            Kind::PortUnreachable => true,
+            Kind::Reset => how == Refusal::Reset && is_from_called,
+            Kind::PortUnreachable { is_tcp } => !is_tcp || how == Refusal::PortUnreachable,
         };
         is_refusal && self.tag == probe.tag && is_to_client
     }

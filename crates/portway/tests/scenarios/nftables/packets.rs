@@ -1,4 +1,4 @@
-//! nftables on the real kernel, with packets that really are sent; see `stage.rs`.
+//! A mode on the real kernel, with packets that really are sent; see `stage.rs`.
 //!
 //! One kernel is one world, and it chooses by chance. So a packet that may land at several endpoints is sent, each time from
 //! another port, until all of them were met. A client that stays with its endpoint is held to where it landed first; others
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use dataplane::nftables::{Nftables, Options};
 use dataplane::{Dataplane, Scope};
-use kernel::nft::Netlink;
 use model::affinity::Memory;
 use model::fate::OneOf;
 use model::{Delta, Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
@@ -19,7 +18,6 @@ use model::{Delta, Fate, ForwardingTable, Landing, Packet, Promises, ServicePort
 use super::ends::{self, End};
 use super::sent::{CLOCK, Sent};
 use super::stage::{Met, Stage};
-use super::twin;
 use crate::reference::outcome_of;
 use crate::run;
 use crate::step::{Outcome, Scenario};
@@ -41,10 +39,34 @@ const TRIES_PER_CLIENT: usize = 6;
 /// A scenario in which clients stay where they land is one of several stories, by chance: it is told so often.
 const ROUNDS_OF_AFFINITY: usize = 8;
 
+/// Opens a mode on the node of a stage.
+type Open = Box<dyn Fn(&Stage) -> Result<Box<dyn Dataplane>, String>>;
+
+/// A mode that is sent packets.
+pub(crate) struct Sender {
+    /// Opens it, on the node of a stage.
+    pub(crate) open: Open,
+    /// What it promises.
+    pub(crate) promises: Promises,
+}
+
+/// The mode nftables.
+pub(crate) fn nftables() -> Sender {
+    let open = |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
+        Ok(Box::new(Nftables::new(stage.open_nft()?, Options::default())))
+    };
+    Sender { open: Box::new(open), promises: Promises::default() }
+}
+
 /// Sends the packets of a scenario, and returns what failed; one failure is enough.
-pub(crate) fn send(scenario: &Scenario, stage: &mut Stage, sent: &mut Sent) -> Result<Vec<String>, String> {
+pub(crate) fn send(
+    scenario: &Scenario,
+    mode: &Sender,
+    stage: &mut Stage,
+    sent: &mut Sent,
+) -> Result<Vec<String>, String> {
     for round in 0..ROUNDS_OF_AFFINITY {
-        let mut packets = Packets::new(stage)?;
+        let mut packets = Packets::new(mode, stage)?;
         let outcomes = run::run(scenario, &mut packets);
         sent.add(&packets.sent);
         if round == 0 {
@@ -58,10 +80,10 @@ pub(crate) fn send(scenario: &Scenario, stage: &mut Stage, sent: &mut Sent) -> R
 }
 
 /// The mode on the real kernel, for one scenario.
-#[derive(Debug)]
 struct Packets<'a> {
     stage: &'a mut Stage,
-    dataplane: Nftables<Netlink>,
+    dataplane: Box<dyn Dataplane>,
+    promises: Promises,
     table: ForwardingTable,
     memory: Memory,
     last: Option<(IpAddr, u16)>,
@@ -75,13 +97,14 @@ struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// With no rules yet, whatever the scenario before has left behind.
-    fn new(stage: &'a mut Stage) -> Result<Self, String> {
-        Nftables::new(stage.open_nft()?, Options::default()).cleanup().map_err(|e| e.to_string())?;
-        let dataplane = Nftables::new(stage.open_nft()?, Options::default());
+    fn new(mode: &Sender, stage: &'a mut Stage) -> Result<Self, String> {
+        (mode.open)(stage)?.cleanup().map_err(|e| e.to_string())?;
+        let dataplane = (mode.open)(stage)?;
         stage.set_addresses(&BTreeSet::new())?;
         Ok(Self {
             stage,
             dataplane,
+            promises: mode.promises,
             table: ForwardingTable::default(),
             memory: Memory::default(),
             last: None,
@@ -136,7 +159,7 @@ impl<'a> Packets<'a> {
     fn spread_strangers(&mut self, packet: &Packet, one_of: &OneOf) -> Result<(), String> {
         let (ends, fate) = (ends_of(&one_of.landings), Fate::OneOf(one_of.clone()));
         let strangers: Vec<Packet> = STRANGERS.map(|number| from_stranger(packet, number)).collect();
-        let is_alike = |packet: &Packet| self.table.fate(packet, &Promises::default()).fate == fate;
+        let is_alike = |packet: &Packet| self.table.fate(packet, &self.promises).fate == fate;
         let is_enough = tries_max(&one_of.landings) <= strangers.len();
         let is_sent_here = self.table.node().is_own(packet.source);
         if is_sent_here
@@ -222,14 +245,15 @@ fn end_of(landing: &Landing) -> End {
 
 impl Subject for Packets<'_> {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Promises::default()
+        self.promises
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
         self.table = table.clone();
         self.stage.set_addresses(&table.node().addresses)?;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        twin::sync(&mut self.dataplane, table, Scope::Changed(&ids)).map(drop)
+        let synced = self.dataplane.sync(table, Scope::Changed(&ids)).map_err(|e| e.to_string())?;
+        if synced.refused.is_empty() { Ok(()) } else { Err(format!("{:?}", synced.refused)) }
     }
 
     fn pass(&mut self, _seconds: u64) {
@@ -237,8 +261,8 @@ impl Subject for Packets<'_> {
     }
 
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
-        twin::settle(&mut self.dataplane)?;
-        let fate = self.table.fate(packet, &Promises::default()).fate;
+        self.dataplane.settle().map_err(|e| e.to_string())?;
+        let fate = self.table.fate(packet, &self.promises).fate;
         let is_remembered = matches!(&fate, Fate::OneOf(one_of) if one_of.affinity_seconds.is_some());
         self.has_affinity |= is_remembered;
         if self.is_later && is_remembered {

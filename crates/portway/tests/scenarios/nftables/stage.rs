@@ -16,7 +16,7 @@ use kernel::nft::{Netlink, Path};
 use model::fate::Payload;
 use model::{Packet, Protocol};
 
-use super::heard::Heard;
+use super::heard::{Heard, Refusal};
 use super::links::{self, inside, text};
 use super::probe::{ICMP, ICMPV6, Probe, SCTP, TCP, UDP};
 
@@ -46,6 +46,7 @@ pub(crate) struct Stage {
     ears: BTreeMap<IpAddr, Vec<(u8, RawSocket)>>,
     addresses: BTreeSet<IpAddr>,
     sent: u32,
+    refusal: Refusal,
 }
 
 /// A link into the node, and the namespace at its other end.
@@ -75,7 +76,7 @@ pub(crate) enum Met {
 
 impl Stage {
     /// Makes it. Packets pass when this returns.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub(crate) fn new(refusal: Refusal) -> Result<Self, String> {
         let (node, sink) = (Namespace::create().map_err(text)?, Namespace::create().map_err(text)?);
         links::set_up_node(&node)?;
         let mut lines = links::link(EXIT, &sink);
@@ -95,6 +96,7 @@ impl Stage {
             ears: BTreeMap::new(),
             addresses: BTreeSet::new(),
             sent: 0,
+            refusal,
         };
         stage.add_wire(ENTRY)?;
         Ok(stage)
@@ -103,6 +105,11 @@ impl Stage {
     /// A way to the node's rules.
     pub(crate) fn open_nft(&self) -> Result<Netlink, String> {
         self.node.run(Netlink::open).map_err(text)?.map_err(text)
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Namespace {
+        &self.node
     }
 
     /// Gives the node these addresses, and no others.
@@ -169,7 +176,7 @@ impl Stage {
                 if heard.is(probe) {
                     return Ok(Met::At { source: heard.source, destination: heard.destination });
                 }
-                is_refused |= heard.refuses(probe);
+                is_refused |= heard.refuses(probe, self.refusal);
             }
             if is_refused {
                 return Ok(Met::Refused);

@@ -1,0 +1,329 @@
+//! The iptables mode as people run it, with each of the two programs: written, followed, repaired, handed over, cleaned up.
+//! `iptables/refusals.rs` has what it says where it cannot.
+
+mod refusals;
+
+use std::time::{Duration, Instant};
+
+use super::WEB;
+use crate::common::{Outcome, Place, Running, has_program, skipped};
+
+/// Both programs.
+const VARIANTS: [&str; 2] = ["nft", "legacy"];
+/// A flush is looked for every 5 s; the machine may be slow.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What others have in the built-in chains, in this order.
+const THEIRS: [&str; 6] = [
+    "-A INPUT -m comment --comment first -j ACCEPT",
+    "-A FORWARD -s 192.0.2.0/24 -j RETURN",
+    "-A FORWARD -s 198.51.100.0/24 -j ACCEPT",
+    "-t nat -A POSTROUTING -s 192.0.2.0/24 -j RETURN",
+    "-t nat -A POSTROUTING -s 198.51.100.0/24 -j ACCEPT",
+    "-t nat -A PREROUTING -s 192.0.2.7/32 -j ACCEPT",
+];
+
+/// A place with one manifest, and one of the programs.
+struct Node {
+    place: Place,
+    variant: &'static str,
+}
+
+impl Node {
+    /// One for each program that is there; the others are told.
+    fn all() -> Vec<Self> {
+        let node = |variant| {
+            if !has_program(&format!("iptables-{variant}")) || !has_program("nft") {
+                return skipped(&format!("the program `iptables-{variant}` or `nft` is not installed"));
+            }
+            let place = Place::new()?;
+            place.write("web.yaml", WEB);
+            Some(Self { place, variant })
+        };
+        VARIANTS.into_iter().filter_map(node).collect()
+    }
+
+    /// The same, with rules of others.
+    fn all_with_others() -> Vec<Self> {
+        let nodes = Self::all();
+        for node in &nodes {
+            for rule in THEIRS {
+                drop(node.iptables(rule));
+            }
+        }
+        nodes
+    }
+
+    fn start(&self, arguments: &str) -> Running {
+        self.place.start_with(&format!("{} {arguments}", self.mode()))
+    }
+
+    fn mode(&self) -> String {
+        format!("--mode iptables --iptables-program {}", self.variant)
+    }
+
+    fn iptables(&self, arguments: &str) -> String {
+        self.place.tool(&format!("iptables-{}", self.variant), arguments)
+    }
+
+    /// All tables of both families, without what changes by itself.
+    fn saved(&self) -> String {
+        let save = |program| self.place.tool(&format!("{program}-{}-save", self.variant), "");
+        let text = ["iptables", "ip6tables"].map(save).concat();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let without_counter = |line: &str| line.split_once(" [").map_or(line, |(head, _)| head).to_owned();
+        let line = |line: &str| if line.starts_with(':') { without_counter(line) } else { line.to_owned() };
+        lines.map(|text| line(text) + "\n").collect()
+    }
+
+    /// The same, in an order that does not depend on which chain was made first.
+    fn sorted(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.saved().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    fn has(&self, words: &str) -> bool {
+        self.saved().contains(words)
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < LONG, "{}: it is not so that {what}:\n{}", self.variant, self.saved());
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Rules of others are all there, in their order, whatever of ours is between them.
+    #[track_caller]
+    fn assert_others_stay(&self) {
+        let text = self.place.tool(&format!("iptables-{}-save", self.variant), "");
+        for chain in ["INPUT", "FORWARD", "POSTROUTING", "PREROUTING"] {
+            let mark = format!("-A {chain} ");
+            let is_ours = |line: &&str| line.contains("KUBE-");
+            let found: Vec<&str> =
+                text.lines().filter(|line| line.starts_with(&mark)).filter(|line| !is_ours(line)).collect();
+            let theirs: Vec<&str> =
+                THEIRS.iter().filter_map(|rule| rule.find(&mark).map(|at| &rule[at..])).collect();
+            assert_eq!(found, theirs, "{}: {text}", self.variant);
+        }
+    }
+
+    fn status(&self) -> serde_json::Value {
+        self.place.portway("status -o json").ends_with(0).json()
+    }
+}
+
+#[test]
+fn root_iptables_writes_the_rules_and_follows_the_files() {
+    for node in Node::all_with_others() {
+        let running = node.start("");
+        let line = running.wait_for("portway is in sync");
+        assert!(line.contains("1 service ports"), "{line}");
+        for words in ["-d 10.96.0.80/32", "--to-destination 10.244.0.2:8080", ":KUBE-PROXY-CANARY"] {
+            assert!(node.has(words), "{}", node.saved());
+        }
+        node.place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
+        node.until("the new endpoint is there and the old one is gone", || {
+            node.has("10.244.0.77:8080") && !node.has("10.244.0.2:8080")
+        });
+        node.place.write("more.yaml", &WEB.replace("web", "more").replace("10.96.0.80", "10.96.0.81"));
+        node.until("the new Service is there", || node.has("10.96.0.81"));
+        node.place.remove("more.yaml");
+        node.until("it is gone again", || !node.has("10.96.0.81") && !node.has("default/more"));
+        node.assert_others_stay();
+        assert_eq!(node.status()["mode"], "iptables");
+        // Nobody asked for it, so neighbours do not reach loopback addresses of this host.
+        let read = || std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/route_localnet");
+        assert_eq!(node.place.inside(read).unwrap().trim(), "0");
+    }
+}
+
+#[test]
+fn root_iptables_a_restart_or_a_crash_writes_nothing_anew() {
+    for node in Node::all_with_others() {
+        let mut running = node.start("");
+        running.wait_for("portway is in sync");
+        let saved = node.saved();
+        assert_eq!(running.terminate(), Some(0));
+        for _ in 0..2 {
+            assert_eq!(node.saved(), saved, "the end leaves the rules");
+            let generation = node.place.generation();
+            let mut again = node.start("");
+            again.wait_for("portway is in sync: 1 service ports, 0 operations");
+            assert_eq!((node.saved(), node.place.generation()), (saved.clone(), generation));
+            again.kill();
+        }
+        let clean = node.place.portway_from(&format!("diff {}", node.mode())).fine();
+        assert!(clean.starts_with("No difference"), "{clean}");
+        node.assert_others_stay();
+    }
+}
+
+/// Flushes, in the words of people, and what they leave of the others' rules.
+const FLUSHES: [&[&str]; 5] = [
+    &["-t nat -F", "-t nat -X"],
+    &["-t nat -F"],
+    &["-F KUBE-SERVICES", "-F FORWARD", "-F OUTPUT", "-F INPUT", "-F", "-X"],
+    &["-t mangle -F", "-t mangle -X"],
+    &["-t nat -F", "-F", "-t mangle -F", "-t nat -X", "-X", "-t mangle -X"],
+];
+
+#[test]
+fn root_iptables_a_flush_of_any_table_is_noticed_without_a_comparison() {
+    for node in Node::all() {
+        let running = node.start("--sync-period 1h");
+        running.wait_for("portway is in sync");
+        let saved = node.sorted();
+        for (n, flush) in FLUSHES.iter().enumerate() {
+            flush.iter().for_each(|step| drop(node.iptables(step)));
+            assert_ne!(node.sorted(), saved, "{flush:?}");
+            node.until(&format!("{flush:?} is repaired"), || node.sorted() == saved);
+            node.until("it is counted", || node.status()["drift"]["repairs"].as_u64() == Some(n as u64 + 1));
+        }
+        node.place.portway("status").ends_with(0).says(&["Mode:", "iptables", "Drift:", "repairs"]);
+    }
+}
+
+/// What somebody may do to one rule or one chain; `{}` is the Service's chain.
+const DAMAGES: [(&str, &[&str]); 6] = [
+    ("a jump is missing", &["-t nat -D PREROUTING 1"]),
+    ("a service's rules are missing", &["-t nat -F {}"]),
+    ("a service's rule is missing", &["-t nat -D {} 2"]),
+    ("the service's rule is missing", &["-t nat -D KUBE-SERVICES 1"]),
+    ("a rule too many", &["-t nat -I {} -j RETURN"]),
+    (
+        "a chain of old",
+        &["-t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA", "-t nat -A KUBE-SVC-AAAAAAAAAAAAAAAA -j RETURN"],
+    ),
+];
+
+#[test]
+fn root_iptables_single_rules_and_chains_are_repaired_by_the_comparison() {
+    for node in Node::all_with_others() {
+        let running = node.start("--sync-period 1s");
+        running.wait_for("portway is in sync");
+        let saved = node.sorted();
+        let jump = saved.iter().find(|line| line.starts_with("-A KUBE-SERVICES -d 10.96.0.80/32")).unwrap();
+        let chain = jump.rsplit(' ').next().unwrap();
+        for (what, damage) in DAMAGES {
+            // A comparison may come between: what counts is that all is as before in the end.
+            for step in damage {
+                drop(node.iptables(&step.replace("{}", chain)));
+            }
+            node.until(&format!("{what} and put right"), || node.sorted() == saved);
+            node.assert_others_stay();
+        }
+    }
+}
+
+#[test]
+fn root_iptables_diff_tells_what_is_missing_and_writes_nothing() {
+    for node in Node::all() {
+        let diff = |code| node.place.portway_from(&format!("diff {}", node.mode())).ends_with(code);
+        diff(1).says(&["-A KUBE-SVC-", "10.96.0.80", "*nat"]);
+        let mut running = node.start("");
+        running.wait_for("portway is in sync");
+        running.terminate();
+        diff(0).says(&["No difference"]);
+        node.iptables("-t nat -D KUBE-SERVICES 1");
+        let saved = node.saved();
+        diff(1).says(&["KUBE-SERVICES", "10.96.0.80"]);
+        assert_eq!(node.saved(), saved);
+    }
+}
+
+/// What kubelet has.
+const OF_KUBELET: [&str; 4] = [
+    "-N KUBE-FIREWALL",
+    "-A INPUT -j KUBE-FIREWALL",
+    "-t mangle -N KUBE-IPTABLES-HINT",
+    "-t mangle -N KUBE-KUBELET-CANARY",
+];
+
+#[test]
+fn root_iptables_cleanup_leaves_what_is_kubelets_and_others() {
+    for node in Node::all_with_others() {
+        for step in OF_KUBELET {
+            drop(node.iptables(step));
+        }
+        node.iptables("-t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA");
+        let mut running = node.start("");
+        running.wait_for("portway is in sync");
+        assert!(!node.has("KUBE-SVC-AAAAAAAAAAAAAAAA"), "a stale chain goes");
+        assert!(node.has("KUBE-SVC-") && node.has(":KUBE-FIREWALL"));
+        node.place.portway("cleanup --mode iptables").refused(1, &["a portway runs", &running.pid()]);
+        running.terminate();
+        let said = node.place.portway("cleanup --mode iptables").fine();
+        assert!(said.contains(&format!("iptables-{}, IPv4", node.variant)), "{said}");
+        let saved = node.saved();
+        let chains = saved.lines().filter_map(|line| line.strip_prefix(":KUBE-")?.split(' ').next());
+        assert_eq!(chains.collect::<Vec<_>>(), ["IPTABLES-HINT", "KUBELET-CANARY", "FIREWALL"], "{saved}");
+        let rules: Vec<&str> =
+            saved.lines().filter(|line| line.starts_with('-') && line.contains("KUBE")).collect();
+        assert_eq!(rules, ["-A INPUT -j KUBE-FIREWALL"]);
+        node.iptables("-D INPUT -j KUBE-FIREWALL");
+        node.assert_others_stay();
+        let nothing = node.place.portway("cleanup --mode iptables").fine();
+        assert!(nothing.starts_with("No chain of the iptables mode"), "{nothing}");
+    }
+}
+
+#[test]
+fn root_iptables_a_file_that_is_broken_at_the_start_takes_no_service_away() {
+    let api = WEB.replace("web", "api").replace("10.96.0.80", "10.96.0.90").replace("10.244.0.", "10.244.9.");
+    for node in Node::all() {
+        node.place.write("api.yaml", &api);
+        let mut running = node.start("");
+        running.wait_for("portway is in sync: 2 service ports");
+        running.terminate();
+        node.place.write("api.yaml", "kind: [");
+        let again = node.start("");
+        again.wait_for("portway is in sync: 1 service ports, 0 operations");
+        assert!(node.has("10.96.0.90") && node.has("10.244.9.1:8080"), "{}", node.saved());
+        node.place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
+        node.until("what changes is followed", || node.has("10.244.0.77:8080"));
+        assert!(node.has("10.96.0.90"));
+        node.place.write("api.yaml", &api.replace("10.96.0.90", "10.96.0.91"));
+        node.until("the leftover is gone", || node.has("10.96.0.91") && !node.has("10.96.0.90"));
+    }
+}
+
+#[test]
+fn root_iptables_taking_over_changes_no_rule() {
+    for node in Node::all() {
+        let mut old = node.start("");
+        old.wait_for("portway is in sync");
+        let (saved, generation) = (node.saved(), node.place.generation());
+        let new = node.start("--take-over");
+        new.wait_for("portway is in sync: 1 service ports, 0 operations");
+        assert_eq!((node.saved(), node.place.generation()), (saved, generation));
+        old.wait_for_log("standing by");
+        assert!(old.is_running());
+        node.place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
+        node.until("the new one writes", || node.has("10.244.0.77:8080"));
+    }
+}
+
+#[test]
+fn root_iptables_rendered_text_is_accepted_by_both_programs() {
+    for node in Node::all() {
+        for example in ["mysql.yaml", "sticky.yaml", "nodes.yaml", "shop.yaml", "dns.yaml", "weighted.yaml"] {
+            node.place.write_example(example);
+        }
+        node.place.write_example("load-balancer.yaml");
+        for (family, program) in [("ipv4", "iptables"), ("ipv6", "ip6tables")] {
+            let text = node.place.portway_from(&format!("render --mode iptables --family {family}")).fine();
+            assert!(text.contains(":KUBE-SERVICES") && text.contains("COMMIT"), "{text}");
+            node.place.write("../rendered.txt", &text);
+            let restore = format!("{program}-{}-restore", node.variant);
+            node.place.tool(&restore, "--noflush --test rendered.txt");
+        }
+        assert!(!node.has("KUBE"), "nothing was written");
+    }
+}
+
+fn one_sentence(outcome: &Outcome) {
+    assert_eq!(outcome.err.lines().count(), 1, "{outcome}");
+}

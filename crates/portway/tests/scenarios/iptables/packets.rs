@@ -1,0 +1,63 @@
+//! iptables behind one of the real programs, with packets that really are sent; see `packets.rs` of `nftables`.
+
+use dataplane::Dataplane;
+use dataplane::iptables::{Iptables, Options};
+use kernel::namespace::Namespace;
+use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
+use portway::modes::Mode;
+
+use crate::nftables::packets::Sender;
+use crate::nftables::stage::Stage;
+
+/// The mode behind this program. An error says why that cannot be.
+pub(crate) fn sender(variant: Variant) -> Result<Sender, String> {
+    let mut programs = Programs::find().programs;
+    programs.retain(|program| program.variant() == variant);
+    if programs.len() < Family::ALL.len() {
+        return Err(format!("{variant} is not installed for both families"));
+    }
+    let open = move |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
+        let door = |program: &Programs| Inside { namespace: stage.node().clone(), program: program.clone() };
+        Ok(Box::new(Iptables::new(programs.iter().map(door), Options::default())))
+    };
+    Ok(Sender { open: Box::new(open), promises: Mode::Iptables.promises() })
+}
+
+/// A program that is run in a namespace, whoever asks.
+#[derive(Debug)]
+struct Inside {
+    namespace: Namespace,
+    program: Programs,
+}
+
+impl Inside {
+    fn run<T: Send>(
+        &mut self,
+        work: impl FnOnce(&mut Programs) -> xtables::Result<T> + Send,
+    ) -> xtables::Result<T> {
+        let Self { namespace, program } = self;
+        let not_there = |e: std::io::Error| xtables::Error::NotStarted {
+            program: "a thread in the namespace".into(),
+            reason: e.to_string(),
+        };
+        namespace.run(|| work(program)).map_err(not_there)?
+    }
+}
+
+impl Xtables for Inside {
+    fn variant(&self) -> Variant {
+        self.program.variant()
+    }
+
+    fn family(&self) -> Family {
+        self.program.family()
+    }
+
+    fn save(&mut self, table: Table) -> xtables::Result<Option<String>> {
+        self.run(|program| program.save(table))
+    }
+
+    fn restore(&mut self, text: &str) -> xtables::Result<()> {
+        self.run(|program| program.restore(text))
+    }
+}
