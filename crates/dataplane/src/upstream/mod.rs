@@ -21,7 +21,8 @@
 //!
 //! **What stays.** Kubelet's chains and everybody's rules, in place and order. A chain of theirs to which others lead is emptied,
 //! and stays. `KUBE-MARK-MASQ` stays as it is in that case, since what it marks is masqueraded by ours. `KUBE-FORWARD` stays with its
-//! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there. Each is told.
+//! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there; a cleanup, after which no
+//! Service works, takes it too. Each is told.
 //!
 //! Absent on purpose: upstream's nftables mode, whose table is replaced by `nftables`; its IPVS mode; and stopping it: a kube-proxy
 //! that still runs would write its rules again.
@@ -35,7 +36,7 @@ use kernel::nft;
 use kernel::xtables::{Error, Family, Found, Table, Variant, Xtables};
 
 pub use names::is_theirs;
-pub use removal::{Kept, Removal, Why, removal};
+pub use removal::{Kept, Occasion, Removal, Why, removal};
 
 /// In the order in which they are cleared.
 const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];
@@ -152,6 +153,20 @@ pub fn take_over<X: Xtables>(
     nft: &mut impl nft::Kernel,
     ours: Option<Variant>,
 ) -> TakeOver {
+    sweep(found, nft, ours, Occasion::TakeOver)
+}
+
+/// The same behind all doors, for somebody who wants to be rid of it all: Services need not go on.
+pub fn clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+    sweep(found, nft, None, Occasion::Cleanup)
+}
+
+fn sweep<X: Xtables>(
+    found: &mut Found<X>,
+    nft: &mut impl nft::Kernel,
+    ours: Option<Variant>,
+    occasion: Occasion,
+) -> TakeOver {
     let mut done = TakeOver::default();
     for family in Family::ALL {
         for variant in Variant::ALL.into_iter().filter(|variant| Some(*variant) != ours) {
@@ -162,7 +177,7 @@ pub fn take_over<X: Xtables>(
             let because = found.problems.clone();
             match (seen, found.door(variant, family)) {
                 (Some(false), _) | (None, None) => {}
-                (_, Some(door)) => remove(door, &mut done),
+                (_, Some(door)) => remove(door, occasion, &mut done),
                 (Some(true), None) => done.problems.push(Problem::NoProgram { variant, family, because }),
             }
         }
@@ -173,7 +188,7 @@ pub fn take_over<X: Xtables>(
 /// Whether there is anything of theirs behind this door that could be removed.
 pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
     for table in TABLES {
-        if look(door, table)?.is_some() {
+        if look(door, table, Occasion::TakeOver)?.is_some() {
             return Ok(true);
         }
     }
@@ -182,15 +197,15 @@ pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
 
 /// Clears the tables behind one door of all chains of these names. Ours in iptables mode have them too.
 pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
-    TABLES.into_iter().try_for_each(|table| clear(door, table).map(drop))
+    TABLES.into_iter().try_for_each(|table| clear(door, table, Occasion::Cleanup).map(drop))
 }
 
 /// Clears the tables behind one door, as far as that goes.
-fn remove(door: &mut impl Xtables, done: &mut TakeOver) {
+fn remove(door: &mut impl Xtables, occasion: Occasion, done: &mut TakeOver) {
     let (variant, family) = (door.variant(), door.family());
     let mut removed = Removed { variant, family, chains: 0, jumps: 0 };
     for table in TABLES {
-        match clear(door, table) {
+        match clear(door, table, occasion) {
             Ok(Some(removal)) => {
                 removed.chains += removal.chains;
                 removed.jumps += removal.jumps;
@@ -210,12 +225,12 @@ fn remove(door: &mut impl Xtables, done: &mut TakeOver) {
 }
 
 /// Clears one table. Somebody may have changed it between the look and the deed, so a refusal is worth a second look.
-fn clear(door: &mut impl Xtables, table: Table) -> Result<Option<Removal>, Error> {
-    let Some(removal) = look(door, table)? else { return Ok(None) };
+fn clear(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
+    let Some(removal) = look(door, table, occasion)? else { return Ok(None) };
     match carry_out(door, &removal) {
         Ok(()) => Ok(Some(removal)),
         Err(Error::Refused { .. }) => {
-            let Some(removal) = look(door, table)? else { return Ok(None) };
+            let Some(removal) = look(door, table, occasion)? else { return Ok(None) };
             carry_out(door, &removal).map(|()| Some(removal))
         }
         Err(error) => Err(error),
@@ -226,13 +241,13 @@ fn carry_out(door: &mut impl Xtables, removal: &Removal) -> Result<(), Error> {
     removal.texts.iter().try_for_each(|text| door.restore(text))
 }
 
-fn look(door: &mut impl Xtables, table: Table) -> Result<Option<Removal>, Error> {
+fn look(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
     let piece = match door.variant() {
         Variant::Nft => NFT_PIECE,
         // It exchanges the whole table each time, however little changes.
         Variant::Legacy => usize::MAX,
     };
-    Ok(door.save(table)?.and_then(|saved| removal(table, &saved, piece)))
+    Ok(door.save(table)?.and_then(|saved| removal(table, &saved, piece, occasion)))
 }
 
 /// Whether there are chains of theirs in the tables that iptables-nft uses; `None` if that cannot be told. Asking the program

@@ -78,15 +78,15 @@ fn is_hash(text: &str) -> bool {
 /// Where a rule leads, if it leads to a chain or an extension.
 pub(super) fn target(rule: &str) -> Option<String> {
     let mut words = words(rule).into_iter();
-    words.find(|word| ["-j", "-g"].contains(&word.as_str()))?;
-    words.next()
+    words.find(|word| ["-j", "-g"].contains(&&**word))?;
+    words.next().map(std::borrow::Cow::into_owned)
 }
 
 /// Whether a rule of a chain that every table has is one of upstream's jumps: its comment, at most `--ctstate NEW`, and nothing
 /// else. Whoever leads to the same chain in another way has reasons of their own.
 pub(super) fn is_jump(table: Table, chain: &str, rule: &str) -> bool {
     let words = words(rule);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let words: Vec<&str> = words.iter().map(|word| &**word).collect();
     let Some((comment, target)) = jump(&words) else { return false };
     JUMPS.contains(&(table, chain, target, comment))
 }

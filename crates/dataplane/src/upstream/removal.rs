@@ -31,6 +31,15 @@ pub struct Removal {
     pub kept: Vec<Kept>,
 }
 
+/// Why they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// Ours serves in their place: what lets service traffic pass is still needed.
+    TakeOver,
+    /// Somebody wants to be rid of them.
+    Cleanup,
+}
+
 /// A chain of theirs that stays.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kept {
@@ -78,11 +87,12 @@ impl fmt::Display for Kept {
 }
 
 /// How `table` is rid of theirs, at most `piece` chains at a time. `None` if there is nothing to do.
-pub fn removal(table: Table, saved: &str, piece: usize) -> Option<Removal> {
+pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> Option<Removal> {
     let saved = Saved::parse(saved);
     let mut kept = Vec::new();
     let mut theirs: BTreeSet<&str> = names(&saved).filter(|name| is_theirs(table, name)).collect();
-    if table == Table::Filter && refuses(&saved) && theirs.remove(FORWARD) {
+    let lets_pass = occasion == Occasion::TakeOver && table == Table::Filter && refuses(&saved);
+    if lets_pass && theirs.remove(FORWARD) {
         kept.push(Kept { table, chain: FORWARD.to_owned(), why: Why::LetsServiceTrafficPass });
     }
     let links = Links::of(table, &saved, &theirs);

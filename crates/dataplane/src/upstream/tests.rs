@@ -109,7 +109,8 @@ fn nat_goes_first_and_each_table_at_once() {
 #[test]
 fn many_chains_go_in_pieces_after_one_cut() {
     let mut door = door(&[NAT]);
-    let removal = removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3).unwrap();
+    let removal =
+        removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3, Occasion::TakeOver).unwrap();
     assert_eq!((removal.chains, removal.texts.len()), (8, 4));
     let cut = &removal.texts[0];
     assert!(cut.contains("-D OUTPUT") && cut.contains(":KUBE-SERVICES") && !cut.contains("-X"), "{cut}");
@@ -168,6 +169,14 @@ fn what_lets_service_traffic_pass_stays_where_nothing_else_does() {
         assert!(left.contains(&"KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT".to_owned()), "{left:?}");
         assert!(!left.iter().any(|line| line.contains("KUBE-SERVICES")), "{left:?}");
     }
+}
+
+#[test]
+fn a_cleanup_takes_also_what_lets_service_traffic_pass() {
+    let mut door = door(&[FILTER, "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"]);
+    clear_all(&mut door).unwrap();
+    let left = left(&mut door, Table::Filter);
+    assert_eq!(left, ["INPUT -j KUBE-FIREWALL", "FORWARD -i docker0 -j ACCEPT", "KUBE-FIREWALL"]);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //!
 //! Absent on purpose: the meaning of matches. A rule is its words.
 
+use std::borrow::Cow;
+
 /// One table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Saved {
@@ -54,24 +56,36 @@ impl Saved {
 }
 
 /// The words of a rule, without the quotes and backslashes by which the programs protect blanks and quotes in them.
-pub fn words(rule: &str) -> Vec<String> {
+pub fn words(rule: &str) -> Vec<Cow<'_, str>> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut rest = rule.trim_start_matches(' ');
+    while !rest.is_empty() {
+        let word;
+        (word, rest) = first_word(rest);
+        words.push(word);
+        rest = rest.trim_start_matches(' ');
+    }
+    words
+}
+
+/// The first word, and what follows it. Only one with quotes has to be copied.
+fn first_word(text: &str) -> (Cow<'_, str>, &str) {
+    let end = text.find([' ', '"']).unwrap_or(text.len());
+    if !text[end..].starts_with('"') {
+        return (Cow::Borrowed(&text[..end]), &text[end..]);
+    }
+    let mut word = text[..end].to_owned();
     let mut is_quoted = false;
-    let mut letters = rule.chars();
-    while let Some(letter) = letters.next() {
+    let mut letters = text[end..].char_indices();
+    while let Some((at, letter)) = letters.next() {
         match letter {
-            '"' => {
-                is_quoted = !is_quoted;
-                word.get_or_insert_default();
-            }
-            '\\' if is_quoted => word.get_or_insert_default().extend(letters.next()),
-            ' ' if !is_quoted => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(letter),
+            '"' => is_quoted = !is_quoted,
+            '\\' if is_quoted => word.extend(letters.next().map(|(_, letter)| letter)),
+            ' ' if !is_quoted => return (Cow::Owned(word), &text[end + at..]),
+            _ => word.push(letter),
         }
     }
-    words.extend(word);
-    words
+    (Cow::Owned(word), "")
 }
 
 /// `NAME POLICY [0:0]`.

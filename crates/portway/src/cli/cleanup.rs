@@ -59,7 +59,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
 /// Behind the doors of both programs, and nothing of kubelet's.
 fn iptables() -> Result<Said, Failure> {
     let mut nft = nft::Netlink::open().map_err(|error| Failure::because(&error))?;
-    let done = upstream::take_over(&mut Programs::find(), &mut nft, None);
+    let done = upstream::clean_up(&mut Programs::find(), &mut nft);
     let lines: Vec<String> = done.removed.iter().map(|removed| format!("Removed {removed}.\n")).collect();
     let nothing = || "No chain of the iptables mode is in this kernel.\n".to_owned();
     let text = if lines.is_empty() { nothing() } else { lines.concat() };

@@ -46,7 +46,7 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
 
 fn show(status: &Status) -> String {
     let mut lines = vec![
-        ("Mode", status.mode.clone()),
+        ("Mode", mode(status)),
         ("Node", status.node.clone()),
         ("Process", format!("{} (portway {})", status.pid, status.version)),
         ("Since", format!("{} ({})", status.since, ago(status.uptime_seconds))),
@@ -80,6 +80,13 @@ fn show(status: &Status) -> String {
         let _ = writeln!(text, "{:<12}{value}", format!("{label}:"));
     }
     text
+}
+
+fn mode(status: &Status) -> String {
+    match &status.program {
+        Some(program) => format!("{}, by {}", status.mode, printable(program)),
+        None => status.mode.clone(),
+    }
 }
 
 fn in_sync(status: &Status) -> String {

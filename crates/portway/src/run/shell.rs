@@ -84,7 +84,10 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     };
     let (watch, host) = watch_host(&settings.config.node_name);
     let Opened { dataplane, monitor, glance, program, .. } = opened;
-    let state = Loop::new(begin(settings, host.clone(), glance, clock.now())?);
+    let picture = picture(settings, clock.now())?;
+    let now = Now { elapsed: Duration::ZERO, ..clock.now() };
+    let (mode, pace) = (settings.mode, settings.pace);
+    let state = Loop::new(Start { mode, program, picture, host: host.clone(), pace, glance, now });
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
@@ -132,16 +135,9 @@ impl Outside {
     }
 }
 
-fn begin(
-    settings: &Settings,
-    host: HostFacts,
-    glance: Option<Duration>,
-    now: Now,
-) -> Result<Start, RunError> {
+fn picture(settings: &Settings, now: Now) -> Result<Picture, RunError> {
     let embedded = Embedded::open(settings.allocation.clone(), now.wall)?;
-    let picture = Picture::new(settings.config.clone(), embedded, None);
-    let now = Now { elapsed: Duration::ZERO, ..now };
-    Ok(Start { mode: settings.mode, picture, host, pace: settings.pace, glance, now })
+    Ok(Picture::new(settings.config.clone(), embedded, None))
 }
 
 /// Addresses count from the moment at which the watch was opened, so it is opened before they are read.

@@ -22,6 +22,8 @@ pub struct Status {
     pub pid: u32,
     /// The mode.
     pub mode: String,
+    /// The iptables program that it writes with.
+    pub program: Option<String>,
     /// The name of this node.
     pub node: String,
     /// When it started.

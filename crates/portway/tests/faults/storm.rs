@@ -276,6 +276,7 @@ fn start() -> Loop {
     let config = Config { node_name: "a".into(), ..Config::default() };
     Loop::new(Start {
         mode: Mode::Nftables,
+        program: None,
         picture: Picture::new(config, embedded, None),
         host: host(),
         pace: PaceOptions::default(),

@@ -62,6 +62,7 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
     let config = Config { node_name: "a".into(), ..Config::default() };
     let start = Start {
         mode: Mode::Nftables,
+        program: None,
         picture: Picture::new(config, embedded, None),
         host: host("192.0.2.1"),
         pace: PaceOptions::default(),

@@ -1,5 +1,6 @@
 //! Reads the words of one rule, one option after the other. `None` anywhere means that the types cannot say it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::vec::IntoIter;
@@ -13,8 +14,8 @@ use crate::xtables::rule::{Is, Match, Probability, Protocol, Recent, Rule, Side,
 const MODULES: [&str; 6] = ["comment", "addrtype", "mark", "conntrack", "statistic", "recent"];
 
 /// What is read so far.
-pub(super) struct Reader {
-    words: IntoIter<String>,
+pub(super) struct Reader<'a> {
+    words: IntoIter<Cow<'a, str>>,
     parts: Vec<Match>,
     target: Option<Target>,
     /// A `!` that the next option takes.
@@ -34,15 +35,15 @@ struct RecentOptions {
     reap: bool,
 }
 
-impl Reader {
-    pub(super) fn new(words: Vec<String>) -> Self {
+impl<'a> Reader<'a> {
+    pub(super) fn new(words: Vec<Cow<'a, str>>) -> Self {
         let words = words.into_iter();
         Self { words, parts: Vec::new(), target: None, is_negated: false, awaited: None, recent: None }
     }
 
     pub(super) fn read(mut self) -> Option<Rule> {
         while let Some(word) = self.words.next() {
-            match word.as_str() {
+            match &*word {
                 "!" if self.is_negated => return None,
                 "!" => self.is_negated = true,
                 "-m" => self.module()?,
@@ -75,7 +76,7 @@ impl Reader {
                 Match::Mark { is, value, mask: mask.unwrap_or(u32::MAX) }
             }
             "--ctstate" => Match::State(self.is(), states(&self.word()?)?),
-            "--comment" => Match::Comment(self.plain_word()?),
+            "--comment" => Match::Comment(self.plain_word()?.into_owned()),
             "--mode" => return (self.plain_word()? == "random").then_some(()),
             "--probability" => Match::Random(Probability::parse(&self.plain_word()?)?),
             _ => return None,
@@ -89,17 +90,17 @@ impl Reader {
         if std::mem::take(&mut self.is_negated) { Is::Not } else { Is::Equal }
     }
 
-    fn word(&mut self) -> Option<String> {
+    fn word(&mut self) -> Option<Cow<'a, str>> {
         self.words.next()
     }
 
     /// The word of an option that cannot be negated, or not by our types.
-    fn plain_word(&mut self) -> Option<String> {
+    fn plain_word(&mut self) -> Option<Cow<'a, str>> {
         if self.is_negated { None } else { self.words.next() }
     }
 
     fn name(&mut self) -> Option<String> {
-        self.words.next().filter(|word| is_name(word))
+        self.words.next().filter(|word| is_name(word)).map(Cow::into_owned)
     }
 
     fn net(&mut self) -> Option<IpNet> {
@@ -122,7 +123,7 @@ impl Reader {
             }
         } else if name == "recent" {
             self.recent = Some(RecentOptions::default());
-        } else if !MODULES.contains(&name.as_str()) {
+        } else if !MODULES.contains(&&*name) {
             return None;
         }
         Some(())
@@ -160,12 +161,12 @@ impl Reader {
     fn recent_option(&mut self, option: &str) -> Option<bool> {
         let word = match option {
             "--name" | "--seconds" | "--mask" => self.plain_word()?,
-            "--set" | "--rcheck" | "--reap" | "--rsource" if !self.is_negated => String::new(),
+            "--set" | "--rcheck" | "--reap" | "--rsource" if !self.is_negated => Cow::Borrowed(""),
             _ => return Some(false),
         };
         let recent = self.recent.as_mut()?;
         match option {
-            "--name" => recent.list = Some(word).filter(|word| is_name(word)),
+            "--name" => recent.list = Some(word.into_owned()).filter(|word| is_name(word)),
             "--seconds" => recent.seconds = Some(word.parse().ok()?),
             "--set" => recent.sets = true,
             "--rcheck" => recent.checks = true,
@@ -192,8 +193,9 @@ impl Reader {
         self.end_of_recent()?;
         let name = self.plain_word()?;
         // What follows a target belongs to it, except that our own text ends there.
-        let options: Vec<String> = self.words.by_ref().collect();
-        self.target = Some(target::read(&name, &options.iter().map(String::as_str).collect::<Vec<_>>())?);
+        let options: Vec<&str> = self.words.as_slice().iter().map(|word| &**word).collect();
+        self.target = Some(target::read(&name, &options)?);
+        self.words = Vec::new().into_iter();
         Some(())
     }
 }

@@ -3,25 +3,35 @@
 //! Addresses, interfaces and the protocol are looked at first whatever the order of the text; modules in their order, which
 //! counts only around one that remembers: what stands before it decides whether it is asked.
 
+use std::borrow::Cow;
+
 use super::{Match, Recent, Rule, Target};
 
 impl Rule {
     /// The form by which rules are compared; it prints as a rule that does the same.
     #[must_use]
     pub fn canonical(&self) -> Self {
-        let (first, modules) = self.asked();
-        let mut parts: Vec<Match> = first.into_iter().map(canonical_match).collect();
-        parts.sort();
-        let modules: Vec<Match> = modules.into_iter().map(canonical_match).collect();
-        for between in modules.split_inclusive(remembers) {
-            let is_ended = between.last().is_some_and(remembers);
-            let (pure, last) = between.split_at(between.len() - usize::from(is_ended));
-            let from = parts.len();
-            parts.extend_from_slice(pure);
-            parts[from..].sort();
-            parts.extend_from_slice(last);
-        }
+        let parts = self.canonical_parts().into_iter().map(Cow::into_owned).collect();
         Self { parts, target: self.target.as_ref().map(canonical_target) }
+    }
+
+    fn canonical_parts(&self) -> Vec<Cow<'_, Match>> {
+        let (first, modules) = self.asked();
+        let mut parts: Vec<Cow<'_, Match>> = first.into_iter().map(canonical_match).collect();
+        parts.sort();
+        let mut from = parts.len();
+        for part in modules {
+            let ends = remembers(part);
+            if ends {
+                parts[from..].sort();
+            }
+            parts.push(canonical_match(part));
+            if ends {
+                from = parts.len();
+            }
+        }
+        parts[from..].sort();
+        parts
     }
 
     /// What the kernel asks first whatever the order of the text, and the modules that it asks then, in this order. A port is
@@ -48,10 +58,8 @@ impl PartialEq for Rule {
             return true;
         }
         let may_be_equal = self.parts.len() == other.parts.len() && self.jump() == other.jump();
-        may_be_equal && {
-            let (one, other) = (self.canonical(), other.canonical());
-            one.parts == other.parts && one.target == other.target
-        }
+        let target = |rule: &Self| rule.target.as_ref().map(canonical_target);
+        may_be_equal && self.canonical_parts() == other.canonical_parts() && target(self) == target(other)
     }
 }
 
@@ -77,12 +85,14 @@ fn remembers(part: &Match) -> bool {
     matches!(part, Match::Recent(Recent::Set { .. } | Recent::Check { reap: true, .. }))
 }
 
-fn canonical_match(part: &Match) -> Match {
+fn canonical_match(part: &Match) -> Cow<'_, Match> {
     match part {
-        Match::Source(is, net) => Match::Source(*is, net.trunc()),
-        Match::Destination(is, net) => Match::Destination(*is, net.trunc()),
-        Match::PlainProtocol(protocol) if !super::print::has_ports(*protocol) => Match::Protocol(*protocol),
-        other => other.clone(),
+        Match::Source(is, net) => Cow::Owned(Match::Source(*is, net.trunc())),
+        Match::Destination(is, net) => Cow::Owned(Match::Destination(*is, net.trunc())),
+        Match::PlainProtocol(protocol) if !super::print::has_ports(*protocol) => {
+            Cow::Owned(Match::Protocol(*protocol))
+        }
+        other => Cow::Borrowed(other),
     }
 }
 

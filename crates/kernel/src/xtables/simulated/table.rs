@@ -117,8 +117,8 @@ pub(super) fn target(rule: &FoundRule) -> Option<String> {
         FoundRule::Known(rule) => rule.jump().map(|chain| chain.as_str().to_owned()),
         FoundRule::Unknown(text) => {
             let mut words = words(text).into_iter();
-            words.find(|word| ["-j", "-g"].contains(&word.as_str()))?;
-            words.next()
+            words.find(|word| ["-j", "-g"].contains(&&**word))?;
+            words.next().map(std::borrow::Cow::into_owned)
         }
     }
 }

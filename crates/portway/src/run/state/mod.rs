@@ -19,6 +19,7 @@ mod tell;
 use std::time::Duration;
 
 use dataplane::Meddled;
+use kernel::xtables::Variant;
 use model::{Delta, ForwardingTable};
 
 use super::drift::Drift;
@@ -36,6 +37,7 @@ use crate::picture::Picture;
 #[derive(Debug)]
 pub struct Loop {
     mode: Mode,
+    program: Option<Variant>,
     picture: Picture,
     host: HostFacts,
     source: Source,
@@ -73,6 +75,8 @@ struct Source {
 pub struct Start {
     /// The mode.
     pub mode: Mode,
+    /// The iptables program that it writes with.
+    pub program: Option<Variant>,
     /// A picture into which nothing was read yet.
     pub picture: Picture,
     /// The addresses of this host, so that the first sync knows them.
@@ -101,6 +105,7 @@ impl Loop {
     pub fn new(start: Start) -> Self {
         let mut new = Self {
             mode: start.mode,
+            program: start.program,
             picture: start.picture,
             host: HostFacts::default(),
             source: Source::default(),

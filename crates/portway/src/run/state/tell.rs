@@ -22,6 +22,7 @@ impl Loop {
         let told = self.figures.status(now, retry_at);
         Status {
             mode: self.mode.to_string(),
+            program: self.program.map(|program| program.to_string()),
             node: self.picture.table().node().name.clone(),
             is_in_sync: self.has_told
                 && !is_failing
