@@ -63,6 +63,14 @@ const BENCHES: &[Bench] = &[
         look: Look::Markdown,
     },
     Bench {
+        name: "userspace",
+        package: "portway",
+        target: "userspace",
+        about: "connections carried in user space, beside HAProxy and nginx, which it loads where they are missing",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+    },
+    Bench {
         name: "model",
         package: "model",
         target: "model",
@@ -100,7 +108,7 @@ pub(crate) fn details() -> String {
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
          Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
-         iptables, moments, conntrack) measures less and leaves the page as it is; `--again FILE` (nftables, iptables)\n\
+         iptables, moments, conntrack, userspace) measures less and leaves the page as it is; `--again FILE` (nftables, iptables)\n\
          shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )

@@ -5,14 +5,19 @@
 //! Absent on purpose: Kubernetes objects, decisions (the table has made them), and time: deletions that must wait are
 //! announced in [`Synced::settle_after`], and the caller comes back.
 
+pub mod chains;
 pub mod flows;
 pub mod iptables;
+pub mod localhost;
 pub mod nftables;
+pub mod relay;
 pub mod upstream;
+pub mod userspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use model::flows::StaleFlows;
 use model::{ForwardingTable, Frontend, ServicePortId};
 
 /// A mode.
@@ -32,6 +37,28 @@ pub trait Dataplane {
     /// Has somebody taken everything away? A cheap look, for modes whose kernel does not tell of it.
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         Ok(false)
+    }
+}
+
+impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        (**self).sync(desired, scope)
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        (**self).settle()
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        (**self).cleanup()
+    }
+
+    fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        (**self).differences(desired)
+    }
+
+    fn is_flushed(&mut self) -> Result<bool, SyncError> {
+        (**self).is_flushed()
     }
 }
 
@@ -75,8 +102,14 @@ pub struct Synced {
     pub replaced: Vec<String>,
     /// Why nothing was written to a part of the kernel, in words: it waits until all is known.
     pub waits: Vec<String>,
+    /// What of ours nobody asks for and could not go, in words. A full sync tells of all.
+    pub stays: Vec<String>,
     /// Service ports that the kernel refused, with its reason. They are as they were before; all others are in force.
     pub refused: BTreeMap<ServicePortId, String>,
+    /// Service ports that are in force, though something is wrong with them, in words.
+    pub warned: BTreeMap<ServicePortId, String>,
+    /// Flows that lead nowhere now, where the mode knows better than the model: its flows do not lead to endpoints.
+    pub stale: Option<BTreeSet<StaleFlows>>,
 }
 
 /// Why a sync did not happen. The last good rules are in force.

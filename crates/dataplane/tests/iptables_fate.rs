@@ -12,7 +12,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use dataplane::iptables::{Comments, Options, Renderer, Shared, Tables};
+use dataplane::iptables::{Comments, Options, Renderer, SHARED, TO_SERVICES, Tables};
 use iptables_guides::{plain, service, slice, table};
 use iptables_walk::{self as walk, End, Ends};
 use model::fate::Payload;
@@ -78,10 +78,10 @@ fn the_whole_is_made_of_its_parts() {
             let parts: Vec<_> = world.table.ports().map(|port| renderer.of_port(port)).collect();
             let own: usize = parts.iter().map(|part| part.own.len()).sum();
             assert_eq!(whole.nat.len(), own + base.nat.len() + 2);
-            for shared in Shared::ALL {
+            for shared in SHARED {
                 let rules = parts.iter().filter_map(|part| part.shared.get(&shared)).flatten();
-                let last = base.last_services.iter().filter(|_| shared == Shared::Services);
-                let found = whole.chains(shared.table()).iter().find(|chain| chain.name == shared.chain());
+                let last = base.last.iter().filter(|_| shared == TO_SERVICES);
+                let found = whole.chains(shared.table).iter().find(|chain| chain.name == shared.chain());
                 let mut rules: Vec<_> = rules.chain(last).cloned().collect();
                 shared.arrange(&mut rules);
                 assert_eq!(found.unwrap().rules, rules);

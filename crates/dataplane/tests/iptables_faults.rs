@@ -99,12 +99,16 @@ impl Story {
     }
 
     fn begin(&self, variant: Variant) -> Mode {
-        let mut twins = twins(variant);
+        self.begin_with(variant, Options::default())
+    }
+
+    fn begin_with(&self, variant: Variant, options: Options) -> Mode {
+        let mut twins = twins_with(variant, options);
         if self.start != Start::Cold {
             twins.sync(&self.before, Scope::Everything).unwrap();
             twins.settle().unwrap();
         }
-        if self.start == Start::Restart { again(&mut twins) } else { twins }
+        if self.start == Start::Restart { again_with(&mut twins, options) } else { twins }
     }
 
     fn go(&self, mode: &mut Mode) -> Result<dataplane::Synced, dataplane::SyncError> {
@@ -118,7 +122,11 @@ impl Story {
 
     /// What a sync without fault asks of the doors.
     fn points(&self, variant: Variant) -> Points {
-        let mut mode = self.begin(variant);
+        self.points_with(variant, Options::default())
+    }
+
+    fn points_with(&self, variant: Variant, options: Options) -> Points {
+        let mut mode = self.begin_with(variant, options);
         let before: Vec<_> = mode.doors().map(|door| (door.restores(), door.saves())).collect();
         self.go(&mut mode).unwrap();
         let texts = |(door, (restores, _)): (&mut Faulty<Simulated>, &(usize, usize))| {
@@ -197,14 +205,22 @@ fn faults(text: &str) -> Vec<Fault> {
 }
 
 fn twins(variant: Variant) -> Mode {
+    twins_with(variant, Options::default())
+}
+
+fn twins_with(variant: Variant, options: Options) -> Mode {
     let doors = Family::ALL.map(|family| Faulty::new(Simulated::new(variant, family)));
-    Iptables::new(doors, Options::default())
+    Iptables::new(doors, options)
 }
 
 /// A process that knows nothing, on what the last one left.
 fn again(mode: &mut Mode) -> Mode {
+    again_with(mode, Options::default())
+}
+
+fn again_with(mode: &mut Mode, options: Options) -> Mode {
     let doors: Vec<_> = mode.doors().map(|door| Faulty::new(door.below().clone())).collect();
-    Iptables::new(doors, Options::default())
+    Iptables::new(doors, options)
 }
 
 #[test]
@@ -226,6 +242,37 @@ fn wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converg
         eprintln!("counted: {} faults at every restore and look of {name} of iptables", counts.points);
         eprintln!("counted: of these, {} packets of {name} were refused in another way", counts.early);
     }
+}
+
+/// As wide apart as the program can be given it: each service port is a piece.
+#[test]
+fn between_the_pieces_of_many_changes_packets_end_as_before_or_as_after() {
+    let (mut pieces, mut early) = (0, 0);
+    for (name, start, seeds) in [
+        ("a change", Start::Running, 100..160),
+        ("a cold start", Start::Cold, 200..210),
+        ("a restart", Start::Restart, 300..340),
+    ] {
+        for seed in seeds {
+            let story = Story::of(name, seed, start);
+            let options = Options { lines_at_once: 1, ..Options::default() };
+            let begun = |door: &mut Faulty<Simulated>| door.below().clone();
+            let before: Vec<Simulated> = story.begin_with(Variant::Nft, options).doors().map(begun).collect();
+            let restores = story.points_with(Variant::Nft, options).restores;
+            for (mut twin, texts) in before.into_iter().zip(&restores) {
+                for (n, text) in texts.iter().enumerate() {
+                    twin.restore(text).unwrap();
+                    match story.probes.check(&twin) {
+                        Ok(kept) => early += kept.early,
+                        Err(third) => panic!("{name}, seed {seed}, behind piece {n}: {third}\n{text}"),
+                    }
+                }
+                pieces += texts.len();
+            }
+        }
+    }
+    assert!(pieces > 1000, "{pieces}");
+    eprintln!("counted: {pieces} pieces of syncs, {early} packets refused in another way between them");
 }
 
 #[test]
@@ -287,7 +334,8 @@ fn a_switch_of_programs_that_fails_anywhere_is_ended_by_the_next_try() {
 }
 
 fn take_over(found: &mut Found<Faulty<Simulated>>) -> upstream::TakeOver {
-    upstream::take_over(found, &mut nft::Simulated::default(), Some(Variant::Nft))
+    let ours = upstream::Ours { variant: Variant::Nft, rules: upstream::Rules::Iptables };
+    upstream::take_over(found, &mut nft::Simulated::default(), Some(ours))
 }
 
 fn all_in_force<'a>(doors: impl Iterator<Item = &'a mut Faulty<Simulated>>) -> Vec<String> {

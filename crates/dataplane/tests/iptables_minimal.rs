@@ -129,6 +129,50 @@ fn tables(text: &str) -> Vec<&str> {
     tables
 }
 
+/// 5,000 Services that came at once were one text, which iptables-nft took a minute for.
+#[test]
+fn many_services_that_come_change_and_go_at_once_are_written_in_pieces() {
+    const MANY: usize = 300;
+    let options = Options { lines_at_once: 200, ..Options::default() };
+    let mut mode = Iptables::new([Simulated::new(Variant::Nft, Family::V4)], options);
+    let mut small = Small::new();
+    mode.sync(&small.table, Scope::Everything).unwrap();
+    let address = |net: u8, n: usize| format!("10.{net}.{}.{}", n / 200, n % 200 + 1);
+    let all = |small: &mut Small, each: &dyn Fn(&mut Small, usize)| (0..MANY).for_each(|n| each(small, n));
+    let mut follow = |small: &mut Small, what: &str| {
+        mode.doors().for_each(|door| door.restored.clear());
+        let text = texts(small, &mut mode);
+        assert_eq!(mode.sync(&small.table, Scope::Everything).unwrap().operations, 0, "{what}");
+        let pieces: Vec<String> = text.split_inclusive("COMMIT\n").map(str::to_owned).collect();
+        for piece in pieces.iter().filter(|piece| !piece.contains("KUBE-SERVICES")) {
+            // What must be at once is a line or so for each.
+            assert!(piece.lines().count() < MANY + 10, "{what}: {} lines\n{piece}", piece.lines().count());
+        }
+        assert!(!text.contains("-D KUBE-SERVICES"), "{what}: one by one would take as long");
+        (pieces.len(), text)
+    };
+    all(&mut small, &|small, n| {
+        small.service(&format!("s{n}"), &address(96, n), "None");
+        small.endpoints(&format!("s{n}"), &[&address(244, n), &address(245, n)]);
+    });
+    let (pieces, text) = follow(&mut small, "they come");
+    assert!(pieces > 5, "{pieces} pieces");
+    let (led, chain) = (text.find("-I KUBE-SERVICES").unwrap(), text.rfind("-A KUBE-SEP").unwrap());
+    assert!(chain < led, "what leads to them comes last");
+    all(&mut small, &|small, n| small.endpoints(&format!("s{n}"), &[&address(246, n)]));
+    assert!(follow(&mut small, "endpoints change").0 > 5);
+    all(&mut small, &|small, n| small.endpoints(&format!("s{n}"), &[]));
+    follow(&mut small, "endpoints go");
+    all(&mut small, &|small, n| small.endpoints(&format!("s{n}"), &[&address(247, n)]));
+    follow(&mut small, "endpoints come back");
+    all(&mut small, &|small, n| {
+        if n % 2 == 0 {
+            small.remove(&format!("s{n}"));
+        }
+    });
+    assert!(follow(&mut small, "half of them go").0 > 3);
+}
+
 #[test]
 fn no_change_writes_nothing() {
     let (mut small, mut mode) = written(Variant::Nft);

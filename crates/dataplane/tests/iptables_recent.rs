@@ -25,7 +25,10 @@ mod needs_root {
         for variant in VARIANTS {
             let tool = match ready(variant, &table) {
                 Ok(tool) => tool,
-                Err(reason) => return eprintln!("skipped: iptables-{variant}: {reason}"),
+                Err(reason) => {
+                    eprintln!("skipped: iptables-{variant}: {reason}");
+                    continue;
+                }
             };
             let room: u16 = read_to_string(ROOM).map_or(100, |text| text.trim().parse().unwrap());
             // Twice what both lists hold, so that both are full whatever is drawn.

@@ -85,7 +85,7 @@ impl Clients {
     fn packet(&mut self, seen: &mut Seen) {
         let packet = self.world.packet();
         let sim = twin::sim_packet(&packet, self.world.table.node());
-        let fate = self.world.table.fate(&packet, &Promises::default()).fate;
+        let fate = self.world.table.fate(&packet, &Promises::default().of_rules()).fate;
         let (now, kernel) = (Duration::from_secs(self.now), self.dataplane.kernel());
         let expected = expected(&self.world.table, &packet, &fate, &self.memory, self.now);
         seen.count(&expected);
@@ -177,7 +177,7 @@ fn fails_at_once(table: &ForwardingTable, packet: &Packet) -> bool {
         return true;
     }
     let sim = twin::sim_packet(packet, table.node());
-    let fate = table.fate(packet, &Promises::default()).fate;
+    let fate = table.fate(packet, &Promises::default().of_rules()).fate;
     let expected = expected(table, packet, &fate, &Memory::default(), 0);
     let ways = twin::ways(dataplane.kernel(), &sim, Duration::ZERO);
     ways.and_then(|ways| Ends::of(ways.iter().map(|way| (way.end, way.one_in)))) != Ok(expected)

@@ -8,6 +8,11 @@
 //! | [`conntrack`] | the connection tracker: its entries, visited and deleted |
 //! | [`xtables`] | the iptables programs, both kinds: tables read and written as their text |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
+//! | [`socket`] | TCP and UDP sockets as a proxy needs them: never blocking, many datagrams in a call |
+//! | [`poll`] | waiting for very many descriptors |
+//! | [`pipe`] | pipes, and moving bytes between sockets without looking at them |
+//! | [`pass`] | open files, handed from process to process |
+//! | [`limit`] | how many files this process may have open |
 //! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends |
 //!
@@ -24,9 +29,14 @@ pub mod conntrack;
 #[cfg(test)]
 mod fuzz;
 pub mod host;
+pub mod limit;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+pub mod pass;
 pub mod peer;
+pub mod pipe;
+pub mod poll;
 pub mod signal;
+pub mod socket;
 pub mod xtables;

@@ -37,10 +37,40 @@ impl Termination {
 }
 
 impl Termination {
+    /// Waits likewise, but leaves the wish where it is: whoever looks next hears it too, also the program that this process may
+    /// become.
+    pub fn wait_and_leave(&self) -> io::Result<&'static str> {
+        while !is_readable(&self.fd, FOREVER)? {}
+        Ok(if is_pending(libc::SIGINT)? { "SIGINT" } else { "SIGTERM" })
+    }
+
     /// The same, for so long at most; `None` if nothing was heard.
     pub fn wait_at_most(&self, limit: Duration) -> io::Result<Option<&'static str>> {
         if is_readable(&self.fd, limit)? { self.wait().map(Some) } else { Ok(None) }
     }
+}
+
+/// Asks this process once more to end: for whoever has heard it, and goes on as another program that should hear it too.
+#[expect(unsafe_code, reason = "kill(2) takes plain numbers")]
+pub fn ask_again() {
+    // SAFETY: both are plain numbers; the process is this one, which has blocked the signal.
+    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+}
+
+/// As long as poll(2) can wait at once.
+const FOREVER: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// Whether this signal waits to be heard.
+#[expect(unsafe_code, reason = "sigpending(2) fills a set through a pointer")]
+fn is_pending(signal: c_int) -> io::Result<bool> {
+    // SAFETY: all zeroes is a valid sigset_t: it holds nothing but integers.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local that lives during the call and is ours to write.
+    if unsafe { libc::sigpending(&raw mut set) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the set was filled by the kernel; the number is a signal.
+    Ok(unsafe { libc::sigismember(&raw const set, signal) } == 1)
 }
 
 /// Whether there is something to read within this time.

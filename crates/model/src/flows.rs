@@ -113,23 +113,26 @@ fn same_frontends(before: Option<&ServicePort>, after: Option<&ServicePort>) -> 
     of(before) == of(after)
 }
 
-/// The addresses at which a frontend is or was dialled. A node port is matched on this node's addresses: another host's
-/// flow that happens to have the port is none of ours.
+/// The addresses at which a frontend is or was dialled.
 fn addresses(
     frontend: &Frontend,
     delta: &Delta,
     table: &ForwardingTable,
     default: NodePortAddress,
 ) -> BTreeSet<IpAddr> {
+    let nodes = delta.node_before.iter().chain([table.node()]);
+    nodes.flat_map(|node| dialled_at(frontend, node, default)).collect()
+}
+
+/// The addresses at which a frontend is dialled. A node port is matched on this node's addresses: another host's flow that
+/// happens to have the port is none of ours.
+pub fn dialled_at(frontend: &Frontend, node: &NodeView, default: NodePortAddress) -> Vec<IpAddr> {
     match frontend {
-        Frontend::Address { ip, .. } => BTreeSet::from([*ip]),
+        Frontend::Address { ip, .. } => vec![*ip],
         Frontend::NodePort { family, .. } => {
-            let of = |node: &NodeView| -> Vec<IpAddr> {
-                let entries = node.node_port_addresses(*family, default);
-                let own = node.addresses.iter().filter(|ip| Family::of(**ip) == *family);
-                own.filter(|ip| node.covers(&entries, **ip)).copied().collect()
-            };
-            delta.node_before.iter().flat_map(of).chain(of(table.node())).collect()
+            let entries = node.node_port_addresses(*family, default);
+            let own = node.addresses.iter().filter(|ip| Family::of(**ip) == *family);
+            own.filter(|ip| node.covers(&entries, **ip)).copied().collect()
         }
     }
 }

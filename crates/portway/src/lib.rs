@@ -19,3 +19,4 @@ pub mod objects;
 pub mod picture;
 pub mod run;
 pub mod socket;
+pub mod traffic;

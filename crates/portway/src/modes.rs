@@ -48,13 +48,16 @@ impl Mode {
             unallocated_service_ip: Refusal::Untouched,
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: NodePortAddress::All,
-            loopback_node_ports: Loopback::Never,
+            loopback_node_ports: Loopback::Localhost,
             hairpin_of_other_nodes: true,
+            keeps_source: true,
+            carries_sctp: true,
         };
         match self {
             Mode::Nftables => Promises::default(),
             Mode::Ipvs => Promises { undefined_port_of_cluster_ip: Refusal::Reject, ..as_upstream },
-            Mode::Iptables | Mode::Userspace => as_upstream,
+            Mode::Iptables => as_upstream,
+            Mode::Userspace => Promises { keeps_source: false, carries_sctp: false, ..as_upstream },
         }
     }
 }

@@ -14,6 +14,7 @@ use model::{Changed, Cluster, Config, Delta, Event, ForwardingTable, Report};
 use crate::embedded::{Embedded, StoreError};
 use crate::manifests::Source;
 use crate::objects::{Change, Object, ObjectKey, Problem};
+use crate::traffic::Traffic;
 
 /// The state of one node.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub struct Picture {
     file_problems: Vec<Problem>,
     /// The Node that stands for this host where no object does.
     described: Option<Node>,
+    traffic: Vec<Traffic>,
 }
 
 /// Who keeps the objects.
@@ -50,6 +52,8 @@ pub struct Snapshot {
     pub local_addresses: Option<BTreeSet<IpAddr>>,
     /// The Node that stands for the host where no object does.
     pub described: Option<Node>,
+    /// What the relay has carried, where there is one.
+    pub traffic: Vec<Traffic>,
 }
 
 impl Picture {
@@ -68,13 +72,14 @@ impl Picture {
         picture.file_problems = snapshot.problems;
         picture.take(facts.into_iter().chain(snapshot.local_addresses.map(Event::LocalAddresses)));
         picture.describe_node(snapshot.described);
+        picture.traffic = snapshot.traffic;
         picture
     }
 
     fn empty(config: Config, keeper: Keeper) -> Self {
         let cluster = Cluster::new(config);
         let table = ForwardingTable::of(&cluster);
-        Self { cluster, table, keeper, file_problems: Vec::new(), described: None }
+        Self { cluster, table, keeper, file_problems: Vec::new(), described: None, traffic: Vec::new() }
     }
 
     /// Takes in what changed in the files.
@@ -155,6 +160,11 @@ impl Picture {
         reports
     }
 
+    /// What the relay of a running portway has carried.
+    pub fn traffic(&self) -> &[Traffic] {
+        &self.traffic
+    }
+
     /// Everything that the picture is made of.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -164,6 +174,7 @@ impl Picture {
             reports: self.keepers_reports().into_iter().cloned().collect(),
             local_addresses: self.cluster.local_addresses().cloned(),
             described: self.described.clone(),
+            traffic: self.traffic.clone(),
         }
     }
 

@@ -7,33 +7,32 @@
 //! |---|---|
 //! | `names` | what chains are called |
 //! | `render` | the rules: the fixed ones, and those of one service port by itself |
-//! | `text` | all rules as text |
-//! | `sync`, `family` | the mode itself: what was written, what must change |
-//! | `written`, `script` | what changed, as restore text; in an order in which no packet meets half a service |
-//! | `observed` | what the kernel holds, compared |
-//! | `glance` | a cheap look for a flush |
+//! | `sync` | the mode itself; `chains` beside this folder keeps the kernel in step with its rules |
 //! | `choose` | which of the two programs this node uses |
 //!
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
 mod choose;
-mod family;
-mod glance;
 mod names;
-mod observed;
 mod render;
-mod script;
 mod sync;
-mod text;
-mod written;
 
 pub use choose::choose;
 use model::fate::{Loopback, Refusal};
-use model::{NodePortAddress, Promises};
+use model::{Family, ForwardingTable, NodePortAddress, Promises};
 pub use names::{Names, PREFIXES, is_of_a_service_port};
-pub use render::{Base, Chain, Jump, PortRules, Renderer, Shared, Tables};
+pub use render::{Renderer, SHARED, TO_NODE_PORTS, TO_SERVICES};
 pub use sync::Iptables;
-pub use text::render;
+
+use crate::chains;
+pub use crate::chains::{Base, Chain, Jump, PortRules, Shared, Tables};
+
+/// Everything of one family as text, the jumps too: what a first sync writes into a kernel that has nothing of ours.
+///
+/// `iptables-restore --noflush` takes it for IPv4, `ip6tables-restore --noflush` for IPv6.
+pub fn render(desired: &ForwardingTable, family: Family, options: &Options) -> String {
+    chains::render(options, desired, family)
+}
 
 /// What the operator chose for this mode.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +49,8 @@ pub struct Options {
     pub drops_invalid: bool,
     /// Which rules say whose they are.
     pub comments: Comments,
+    /// So many lines the nft-backed program is given at once, which takes the square of them. What changes together may be more.
+    pub lines_at_once: usize,
 }
 
 /// Whether the rules of service ports' own chains say whose they are. All others do always.
@@ -70,12 +71,13 @@ impl Default for Options {
             drops_invalid: true,
             // Upstream's number.
             comments: Comments::UpTo(1000),
+            lines_at_once: chains::LINES_AT_ONCE,
         }
     }
 }
 
 impl Options {
-    /// What rules of these options promise where Kubernetes leaves the choice.
+    /// What rules of these options promise by themselves where Kubernetes leaves the choice.
     pub fn promises(&self) -> Promises {
         Promises {
             undefined_port_of_cluster_ip: Refusal::Untouched,
@@ -84,6 +86,8 @@ impl Options {
             default_node_port_addresses: self.default_node_port_addresses,
             loopback_node_ports: if self.localhost_node_ports { Loopback::Ipv4 } else { Loopback::Never },
             hairpin_of_other_nodes: true,
+            keeps_source: true,
+            carries_sctp: true,
         }
     }
 }

@@ -8,19 +8,14 @@
 use kernel::xtables::ChainName;
 use model::net::show_address_and_port;
 use model::{Endpoint, ServicePortId};
-use sha2::{Digest, Sha256};
 
-pub(super) const SERVICES: &str = "KUBE-SERVICES";
-pub(super) const NODE_PORTS: &str = "KUBE-NODEPORTS";
-pub(super) const EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
+use crate::chains::{hash, name};
+
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
-pub(super) const PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
 pub(super) const POSTROUTING: &str = "KUBE-POSTROUTING";
 pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 /// kubelet has it too, with the same rule: cleanup leaves it.
 pub(super) const FIREWALL: &str = "KUBE-FIREWALL";
-/// Empty: when it is gone, somebody has flushed the table.
-pub(super) const CANARY: &str = "KUBE-PROXY-CANARY";
 /// Not upstream's, which knows one network of pods: marks what comes from none of several. It is named like a chain of a
 /// service port so that upstream, should it take over, removes it with those that it does not know.
 pub(super) const MARK_OUTSIDE: &str = "KUBE-SVC-MARK-OUTSIDE";
@@ -71,22 +66,8 @@ impl Names {
     }
 }
 
-/// One of our own names, or of the kernel's.
-pub(super) fn name(text: &str) -> ChainName {
-    ChainName::new(text).expect("it is made here, of letters, digits and hyphens, and short")
-}
-
 fn port_name(id: &ServicePortId) -> String {
     if id.port.is_empty() { id.service.to_string() } else { format!("{}:{}", id.service, id.port) }
-}
-
-/// The first sixteen letters of the SHA-256, in base32: eighty bits.
-fn hash(text: &str) -> String {
-    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let digest = Sha256::digest(text.as_bytes());
-    let first = digest.iter().take(10).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
-    let letter = |n: u32| char::from(LETTERS[(first >> (75 - 5 * n) & 31) as usize]);
-    (0..16).map(letter).collect()
 }
 
 #[cfg(test)]
@@ -97,6 +78,7 @@ mod tests {
     use model::{Protocol, ServiceName};
 
     use super::*;
+    use crate::chains::SERVICES;
 
     fn names(namespace: &str, name: &str, port: &str, protocol: Protocol) -> Names {
         let service = ServiceName::new(namespace, name);

@@ -1,4 +1,4 @@
-//! Taking over from upstream kube-proxy's iptables mode: its chains and jumps go, and nothing else does.
+//! Taking over from upstream kube-proxy's iptables mode, or its old userspace mode: its chains and jumps go, and nothing else does.
 //!
 //! In: the iptables programs of this machine, and `nf_tables`. Out: what was removed, and what could not be, in words.
 //!
@@ -31,11 +31,12 @@ mod names;
 mod removal;
 
 use std::fmt;
+use std::iter;
 
 use kernel::nft;
 use kernel::xtables::{Error, Family, Found, Table, Variant, Xtables};
 
-pub use names::is_theirs;
+pub use names::{Rules, is_theirs};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
 
 /// In the order in which they are cleared.
@@ -70,7 +71,7 @@ impl fmt::Display for Removed {
         let Self { variant, family, chains, jumps } = self;
         write!(
             f,
-            "{chains} chains of upstream's iptables mode and {jumps} rules that led to them ({variant}, {family})"
+            "{chains} chains of the iptables or userspace mode, upstream's or ours, and {jumps} rules that led to them ({variant}, {family})"
         )
     }
 }
@@ -110,6 +111,33 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// The same for somebody who cleaned up: nothing of ours is in force.
+    pub fn after_cleanup(&self) -> String {
+        match self {
+            Self::Kept { variant, family, kept: Kept { table, chain, .. } } => format!(
+                "chain {chain} of table {table} stays ({variant}, {family}), because rules of others lead to it: delete those rules, \
+                 then clean up again"
+            ),
+            Self::Failed { variant, family, table, error } => {
+                format!("what there may be from table {table} on stays ({variant}, {family}): {error}")
+            }
+            Self::NoProgram { variant, family, because } => {
+                let seen = match variant {
+                    Variant::Nft => "chains of the iptables or userspace mode are in nf_tables",
+                    Variant::Legacy => {
+                        "there is a legacy iptables table `nat`, in which chains of the iptables or userspace mode may be"
+                    }
+                };
+                let way_out = format!(
+                    "{seen} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
+                     the package iptables and clean up again"
+                );
+                let because = because.iter().map(ToString::to_string);
+                iter::once(way_out).chain(because).collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
     /// Whether another take-over may do better.
     pub fn retry_helps(&self) -> bool {
         matches!(self, Self::Failed { error, .. } if error.retry_helps())
@@ -146,30 +174,45 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Removes what upstream's iptables mode left on this machine, or ours, whose chains have the same names; except behind the
-/// doors of the program that ours is using now. Call it when ours is in force. A second call finds nothing.
+/// What of all this is in force now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// The program that ours uses.
+    pub variant: Variant,
+    /// Whose rules they are.
+    pub rules: Rules,
+}
+
+/// Removes what upstream's iptables and userspace modes left on this machine, or ours, whose chains have the same names; except the
+/// chains of the mode that is in force, behind the doors of its program. Call it when ours is in force. A second call finds
+/// nothing.
 pub fn take_over<X: Xtables>(
     found: &mut Found<X>,
     nft: &mut impl nft::Kernel,
-    ours: Option<Variant>,
+    ours: Option<Ours>,
 ) -> TakeOver {
-    sweep(found, nft, ours, Occasion::TakeOver)
+    let occasion =
+        move |variant| Occasion::TakeOver(ours.filter(|ours| ours.variant == variant).map(|ours| ours.rules));
+    sweep(found, nft, &move |door, table| clear(door, table, occasion(door.variant())))
 }
 
 /// The same behind all doors, for somebody who wants to be rid of it all: Services need not go on.
 pub fn clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
-    sweep(found, nft, None, Occasion::Cleanup)
+    sweep(found, nft, &|door, table| clear(door, table, Occasion::Cleanup))
 }
 
-fn sweep<X: Xtables>(
-    found: &mut Found<X>,
-    nft: &mut impl nft::Kernel,
-    ours: Option<Variant>,
-    occasion: Occasion,
-) -> TakeOver {
+/// What [`clean_up`] would do. Nothing is done.
+pub fn would_clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+    sweep(found, nft, &|door, table| look(door, table, Occasion::Cleanup))
+}
+
+/// What is done to a table behind a door, or found there.
+type Deed<X> = dyn Fn(&mut X, Table) -> Result<Option<Removal>, Error>;
+
+fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &Deed<X>) -> TakeOver {
     let mut done = TakeOver::default();
     for family in Family::ALL {
-        for variant in Variant::ALL.into_iter().filter(|variant| Some(*variant) != ours) {
+        for variant in Variant::ALL {
             let seen = match variant {
                 Variant::Nft => is_in_nft(nft, family),
                 Variant::Legacy => Some(found.legacy.contains(&family)),
@@ -177,7 +220,7 @@ fn sweep<X: Xtables>(
             let because = found.problems.clone();
             match (seen, found.door(variant, family)) {
                 (Some(false), _) | (None, None) => {}
-                (_, Some(door)) => remove(door, occasion, &mut done),
+                (_, Some(door)) => remove(door, deed, &mut done),
                 (Some(true), None) => done.problems.push(Problem::NoProgram { variant, family, because }),
             }
         }
@@ -188,7 +231,7 @@ fn sweep<X: Xtables>(
 /// Whether there is anything of theirs behind this door that could be removed.
 pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
     for table in TABLES {
-        if look(door, table, Occasion::TakeOver)?.is_some() {
+        if look(door, table, Occasion::TakeOver(None))?.is_some() {
             return Ok(true);
         }
     }
@@ -201,11 +244,11 @@ pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
 }
 
 /// Clears the tables behind one door, as far as that goes.
-fn remove(door: &mut impl Xtables, occasion: Occasion, done: &mut TakeOver) {
+fn remove<X: Xtables>(door: &mut X, deed: &Deed<X>, done: &mut TakeOver) {
     let (variant, family) = (door.variant(), door.family());
     let mut removed = Removed { variant, family, chains: 0, jumps: 0 };
     for table in TABLES {
-        match clear(door, table, occasion) {
+        match deed(door, table) {
             Ok(Some(removal)) => {
                 removed.chains += removal.chains;
                 removed.jumps += removal.jumps;

@@ -1,7 +1,7 @@
 //! Which chains and which jumps are upstream kube-proxy's.
 //!
 //! In: a table and a name, or a rule as `iptables-save` prints it. Out: whether upstream's iptables mode made it, in any version
-//! since 1.8 or so.
+//! since 1.8 or so, or its userspace mode, which ended with 1.25 and whose own cleanup nobody has any more; or ours of these modes.
 //!
 //! Absent on purpose: kubelet's `KUBE-FIREWALL`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup
 //! leaves alone, too; and the chains of its IPVS mode.
@@ -16,19 +16,47 @@ pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 /// Ours alone: pods in several networks of one family. It leads to the mark.
 const MARK_OUTSIDE: &str = "KUBE-SVC-MARK-OUTSIDE";
 
-const NAT: &[&str] =
-    &["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", MARK_OUTSIDE, MARK_MASQ, "KUBE-PROXY-CANARY"];
-const FILTER: &[&str] = &[
-    "KUBE-SERVICES",
-    "KUBE-EXTERNAL-SERVICES",
-    FORWARD,
-    "KUBE-NODEPORTS",
-    "KUBE-PROXY-FIREWALL",
-    "KUBE-PROXY-CANARY",
+/// The chains of both modes.
+const COMMON: &[(Table, &str)] = &[
+    (Table::Filter, "KUBE-SERVICES"),
+    (Table::Filter, "KUBE-EXTERNAL-SERVICES"),
+    (Table::Filter, "KUBE-NODEPORTS"),
+    (Table::Filter, "KUBE-PROXY-FIREWALL"),
+    (Table::Filter, CANARY),
+    (Table::Nat, CANARY),
+    (Table::Mangle, CANARY),
 ];
-const MANGLE: &[&str] = &["KUBE-PROXY-CANARY"];
-/// Chains of one service port or endpoint, each leading to those behind it; all are in nat. `XLB` was `EXT` before 1.24.
-const PREFIXES: &[&str] = &["KUBE-FW-", "KUBE-EXT-", "KUBE-XLB-", "KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-"];
+const CANARY: &str = "KUBE-PROXY-CANARY";
+/// Those of the iptables mode.
+const IPTABLES: &[(Table, &str)] = &[
+    (Table::Filter, FORWARD),
+    (Table::Nat, "KUBE-SERVICES"),
+    (Table::Nat, "KUBE-NODEPORTS"),
+    (Table::Nat, "KUBE-POSTROUTING"),
+    (Table::Nat, MARK_OUTSIDE),
+    (Table::Nat, MARK_MASQ),
+];
+/// Those of the userspace mode.
+const USERSPACE: &[(Table, &str)] = &[
+    (Table::Filter, "KUBE-NODEPORT-NON-LOCAL"),
+    (Table::Nat, "KUBE-PORTALS-CONTAINER"),
+    (Table::Nat, "KUBE-PORTALS-HOST"),
+    (Table::Nat, "KUBE-NODEPORT-CONTAINER"),
+    (Table::Nat, "KUBE-NODEPORT-HOST"),
+];
+/// Chains of one service port or endpoint, each leading to those behind it; all are in nat. `XLB` was `EXT` before 1.24. The last
+/// three are those of our userspace mode.
+const PREFIXES: &[(&str, Rules)] = &[
+    ("KUBE-FW-", Rules::Iptables),
+    ("KUBE-EXT-", Rules::Iptables),
+    ("KUBE-XLB-", Rules::Iptables),
+    ("KUBE-SVC-", Rules::Iptables),
+    ("KUBE-SVL-", Rules::Iptables),
+    ("KUBE-SEP-", Rules::Iptables),
+    ("KUBE-FROM-C-", Rules::Userspace),
+    ("KUBE-FROM-H-", Rules::Userspace),
+    ("KUBE-POLICY-", Rules::Userspace),
+];
 /// So many characters of a hash follow the prefix.
 const HASH: usize = 16;
 
@@ -38,6 +66,9 @@ const HEALTH: &str = "kubernetes health check service ports";
 const RULES: &str = "kubernetes forwarding rules";
 const FIREWALL: &str = "kubernetes load balancer firewall";
 const POSTROUTING: &str = "kubernetes postrouting rules";
+const CLUSTER_IPS: &str = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
+const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const NON_LOCAL: &str = "Ensure that non-local NodePort traffic can flow";
 
 /// From which chain, to which, with which comment.
 const JUMPS: &[(Table, &str, &str, &str)] = &[
@@ -54,21 +85,45 @@ const JUMPS: &[(Table, &str, &str, &str)] = &[
     (Table::Filter, "INPUT", "KUBE-PROXY-FIREWALL", FIREWALL),
     (Table::Filter, "OUTPUT", "KUBE-PROXY-FIREWALL", FIREWALL),
     (Table::Filter, "FORWARD", "KUBE-PROXY-FIREWALL", FIREWALL),
+    (Table::Filter, "INPUT", "KUBE-NODEPORT-NON-LOCAL", NON_LOCAL),
+    (Table::Nat, "PREROUTING", "KUBE-PORTALS-CONTAINER", CLUSTER_IPS),
+    (Table::Nat, "OUTPUT", "KUBE-PORTALS-HOST", CLUSTER_IPS),
+    (Table::Nat, "PREROUTING", "KUBE-NODEPORT-CONTAINER", NODE_PORTS),
+    (Table::Nat, "OUTPUT", "KUBE-NODEPORT-HOST", NODE_PORTS),
 ];
+
+/// The modes that write rules of iptables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// The iptables mode.
+    Iptables,
+    /// The userspace mode.
+    Userspace,
+}
+
+impl Rules {
+    /// Whether a chain of this name is this mode's.
+    pub(super) fn has(self, table: Table, chain: &str) -> bool {
+        let own = match self {
+            Self::Iptables => IPTABLES,
+            Self::Userspace => USERSPACE,
+        };
+        let is_of_a_port = || rank(chain).is_some_and(|rank| PREFIXES[rank].1 == self);
+        COMMON.contains(&(table, chain))
+            || own.contains(&(table, chain))
+            || table == Table::Nat && is_of_a_port()
+    }
+}
 
 /// Whether a chain of this name is upstream's in this table.
 pub fn is_theirs(table: Table, chain: &str) -> bool {
-    match table {
-        Table::Nat => NAT.contains(&chain) || rank(chain).is_some(),
-        Table::Filter => FILTER.contains(&chain),
-        Table::Mangle => MANGLE.contains(&chain),
-    }
+    Rules::Iptables.has(table, chain) || Rules::Userspace.has(table, chain)
 }
 
 /// The place of a chain of one service port or endpoint in the order in which they lead to each other; `None` for the chains that
 /// there is one of.
 pub(super) fn rank(chain: &str) -> Option<usize> {
-    PREFIXES.iter().position(|prefix| chain.strip_prefix(prefix).is_some_and(is_hash))
+    PREFIXES.iter().position(|(prefix, _)| chain.strip_prefix(prefix).is_some_and(is_hash))
 }
 
 fn is_hash(text: &str) -> bool {
@@ -82,8 +137,9 @@ pub(super) fn target(rule: &str) -> Option<String> {
     words.next().map(std::borrow::Cow::into_owned)
 }
 
-/// Whether a rule of a chain that every table has is one of upstream's jumps: its comment, at most `--ctstate NEW`, and nothing
-/// else. Whoever leads to the same chain in another way has reasons of their own.
+/// Whether a rule of a chain that every table has is one of upstream's jumps: its comment, at most `--ctstate NEW` or, to node
+/// ports, `--dst-type LOCAL` and what leaves loopback out, and nothing else. Whoever leads to the same chain in another way has
+/// reasons of their own.
 pub(super) fn is_jump(table: Table, chain: &str, rule: &str) -> bool {
     let words = words(rule);
     let words: Vec<&str> = words.iter().map(|word| &**word).collect();
@@ -93,7 +149,14 @@ pub(super) fn is_jump(table: Table, chain: &str, rule: &str) -> bool {
 
 /// Comment and target; older versions had no `--ctstate`, and the programs print matches in any order.
 fn jump<'a>(words: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    let but_loopback = [["!", "-d", "127.0.0.0/8"], ["!", "-d", "::1/128"]];
+    let words = but_loopback.iter().find_map(|but| words.strip_prefix(but)).unwrap_or(words);
     match words {
+        ["-m", "addrtype", "--dst-type", "LOCAL", "-m", "comment", "--comment", comment, "-j", target]
+            if *comment == NODE_PORTS =>
+        {
+            Some((comment, target))
+        }
         ["-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", comment, "-j", target]
         | ["-m", "comment", "--comment", comment, "-m", "conntrack", "--ctstate", "NEW", "-j", target]
         | ["-m", "comment", "--comment", comment, "-j", target] => Some((comment, target)),
@@ -121,6 +184,10 @@ mod tests {
             (Table::Mangle, "KUBE-IPTABLES-HINT", false),
             (Table::Mangle, "KUBE-SERVICES", false),
             (Table::Nat, "KUBE-LOAD-BALANCER", false),
+            (Table::Nat, "KUBE-PORTALS-HOST", true),
+            (Table::Nat, "KUBE-FROM-C-XPGD46QRK7WJZT7O", true),
+            (Table::Filter, "KUBE-NODEPORT-NON-LOCAL", true),
+            (Table::Filter, "KUBE-PORTALS-HOST", false),
             (Table::Nat, "DOCKER", false),
         ];
         for (table, chain, expected) in cases {

@@ -16,7 +16,7 @@ use std::iter;
 
 use kernel::xtables::{Saved, SavedChain, Table};
 
-use super::names::{FORWARD, MARK_MASQ, is_jump, is_theirs, rank, target};
+use super::names::{FORWARD, MARK_MASQ, Rules, is_jump, is_theirs, rank, target};
 
 /// How one table is rid of theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Removal {
 /// Why they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Ours serves in their place: what lets service traffic pass is still needed.
-    TakeOver,
+    /// Ours serves in their place: what lets service traffic pass is still needed. Chains of this mode are ours.
+    TakeOver(Option<Rules>),
     /// Somebody wants to be rid of them.
     Cleanup,
 }
@@ -90,8 +90,11 @@ impl fmt::Display for Kept {
 pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> Option<Removal> {
     let saved = Saved::parse(saved);
     let mut kept = Vec::new();
-    let mut theirs: BTreeSet<&str> = names(&saved).filter(|name| is_theirs(table, name)).collect();
-    let lets_pass = occasion == Occasion::TakeOver && table == Table::Filter && refuses(&saved);
+    let ours = if let Occasion::TakeOver(ours) = occasion { ours } else { None };
+    let is_ours = |name: &&str| ours.is_some_and(|ours| ours.has(table, name));
+    let theirs = names(&saved).filter(|name| is_theirs(table, name) && !is_ours(name));
+    let mut theirs: BTreeSet<&str> = theirs.collect();
+    let lets_pass = occasion != Occasion::Cleanup && table == Table::Filter && refuses(&saved);
     if lets_pass && theirs.remove(FORWARD) {
         kept.push(Kept { table, chain: FORWARD.to_owned(), why: Why::LetsServiceTrafficPass });
     }

@@ -81,8 +81,7 @@ fn theirs_goes_and_everything_else_keeps_its_place() {
     let (done, mut door) = take(door(&[NAT, FILTER, MANGLE]));
     assert_eq!(done.problems, []);
     let words: Vec<String> = done.removed.iter().map(ToString::to_string).collect();
-    let expected =
-        "11 chains of upstream's iptables mode and 5 rules that led to them (iptables-legacy, IPv4)";
+    let expected = "11 chains of the iptables or userspace mode, upstream's or ours, and 5 rules that led to them (iptables-legacy, IPv4)";
     assert_eq!(words, [expected]);
     assert_eq!(
         left(&mut door, Table::Nat),
@@ -110,7 +109,7 @@ fn nat_goes_first_and_each_table_at_once() {
 fn many_chains_go_in_pieces_after_one_cut() {
     let mut door = door(&[NAT]);
     let removal =
-        removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3, Occasion::TakeOver).unwrap();
+        removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3, Occasion::TakeOver(None)).unwrap();
     assert_eq!((removal.chains, removal.texts.len()), (8, 4));
     let cut = &removal.texts[0];
     assert!(cut.contains("-D OUTPUT") && cut.contains(":KUBE-SERVICES") && !cut.contains("-X"), "{cut}");
@@ -223,4 +222,58 @@ fn a_machine_without_any_of_it_is_silent() {
     transaction.push(Operation::AddChain(Chain::new("prerouting")));
     nft.run(&transaction).unwrap();
     assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft, None), TakeOver::default());
+}
+
+/// What upstream 1.25 left of its userspace mode.
+const OLD_NAT: &str = r#"*nat
+:KUBE-PORTALS-CONTAINER - [0:0]
+:KUBE-PORTALS-HOST - [0:0]
+:KUBE-NODEPORT-CONTAINER - [0:0]
+:KUBE-NODEPORT-HOST - [0:0]
+-A PREROUTING -m comment --comment "handle ClusterIPs; NOTE: this must be before the NodePort rules" -j KUBE-PORTALS-CONTAINER
+-A PREROUTING -s 172.17.0.0/16 -j ACCEPT
+-A PREROUTING -m addrtype --dst-type LOCAL -m comment --comment "handle service NodePorts; NOTE: this must be the last rule in the chain" -j KUBE-NODEPORT-CONTAINER
+-A OUTPUT -m comment --comment "handle ClusterIPs; NOTE: this must be before the NodePort rules" -j KUBE-PORTALS-HOST
+-A OUTPUT -m addrtype --dst-type LOCAL -m comment --comment "handle service NodePorts; NOTE: this must be the last rule in the chain" -j KUBE-NODEPORT-HOST
+-A KUBE-PORTALS-CONTAINER -d 10.254.0.1/32 -p tcp -m comment --comment "default/kubernetes:" -m tcp --dport 443 -j REDIRECT --to-ports 53940
+COMMIT
+"#;
+
+const OLD_FILTER: &str = r#"*filter
+:KUBE-NODEPORT-NON-LOCAL - [0:0]
+-A INPUT -m comment --comment "Ensure that non-local NodePort traffic can flow" -j KUBE-NODEPORT-NON-LOCAL
+-A KUBE-NODEPORT-NON-LOCAL -p tcp -m comment --comment "default/ssh-service1:" -m tcp --dport 36463 -m state --state NEW -j ACCEPT
+COMMIT
+"#;
+
+#[test]
+fn what_the_old_userspace_mode_left_goes_too() {
+    let (done, mut door) = take(door(&[OLD_NAT, OLD_FILTER]));
+    assert_eq!(done.problems, []);
+    assert_eq!((done.removed[0].chains, done.removed[0].jumps), (5, 5));
+    assert_eq!(left(&mut door, Table::Nat), ["PREROUTING -s 172.17.0.0/16 -j ACCEPT"]);
+    assert_eq!(left(&mut door, Table::Filter), Vec::<String>::new());
+}
+
+#[test]
+fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
+    for (rules, stays, goes) in [
+        (Rules::Iptables, "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-PORTALS-CONTAINER"),
+        (Rules::Userspace, "KUBE-PORTALS-CONTAINER", "KUBE-SVC-XPGD46QRK7WJZT7O"),
+    ] {
+        let both = door(&[NAT, FILTER, MANGLE, OLD_NAT, OLD_FILTER]);
+        let mut found = Found { programs: vec![both], problems: Vec::new(), legacy: vec![Family::V4] };
+        let ours = Ours { variant: Variant::Legacy, rules };
+        let done = take_over(&mut found, &mut SimulatedNft::default(), Some(ours));
+        assert_eq!(done.problems, []);
+        let mut door = found.programs.remove(0);
+        let (nat, filter) =
+            (left(&mut door, Table::Nat).join("\n"), left(&mut door, Table::Filter).join("\n"));
+        assert!(nat.contains(stays) && !nat.contains(goes), "{nat}");
+        assert!(nat.contains("KUBE-PROXY-CANARY") && filter.contains("KUBE-SERVICES"), "{filter}");
+        assert_eq!(filter.contains("KUBE-FORWARD"), rules == Rules::Iptables);
+        assert_eq!(filter.contains("NON-LOCAL"), rules == Rules::Userspace);
+        let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4] };
+        assert_eq!(take_over(&mut found, &mut SimulatedNft::default(), Some(ours)), TakeOver::default());
+    }
 }

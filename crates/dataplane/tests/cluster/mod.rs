@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use model::object::{Read, read};
-use model::{Cluster, Config, Event, ForwardingTable, ServicePortId};
+use model::{Cluster, Config, Event, ForwardingTable, ServiceName, ServicePortId};
 use serde_json::{Value, json};
 
 /// A cluster, the table that follows it, and what changed since the last look.
@@ -50,9 +50,18 @@ impl Small {
         }));
     }
 
+    /// It is deleted.
+    pub(crate) fn remove(&mut self, service: &str) {
+        self.take(Event::DeleteService(ServiceName::new("default", service)));
+    }
+
     pub(crate) fn apply(&mut self, object: &Value) {
         let Read::Fact(fact) = read(object) else { panic!("no fact: {object}") };
-        let changed = self.cluster.apply(Event::Apply(fact));
+        self.take(Event::Apply(fact));
+    }
+
+    fn take(&mut self, event: Event) {
+        let changed = self.cluster.apply(event);
         self.changed.extend(self.table.update(&self.cluster, &changed).before.into_keys());
     }
 

@@ -9,7 +9,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use super::sys;
+use super::sys::poll;
+use crate::socket::sys;
+
+pub use crate::socket::reset_on_close;
 
 /// The longest IP packet.
 const PACKET_SIZE_MAX: usize = 65_536;
@@ -181,12 +184,6 @@ fn connect_stream(
     Ok(stream)
 }
 
-/// Has a connection end by a reset when it is closed, at both ends at once, so that neither they nor
-/// connection tracking remember it: its ports can be used again at once.
-pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
-    sys::set_linger(stream.as_fd(), 0)
-}
-
 /// Has a datagram socket report every ICMP error, also those that UDP by itself keeps to itself.
 pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<()> {
     match local {
@@ -198,7 +195,7 @@ pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<(
 /// Waits until something can be read (or has failed, or was closed); says for each whether it has.
 /// Without a limit it waits for ever; all are `false` when the limit has passed or a signal came.
 pub fn wait_readable(sources: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
-    sys::poll(sources, limit)
+    poll(sources, limit)
 }
 
 /// IPv4 raw sockets hear the IP header too, IPv6 ones do not.

@@ -42,8 +42,8 @@ pub enum Error {
     },
     /// Somebody else holds the lock of all legacy programs. Trying again helps when that one is done.
     #[error(
-        "another program holds the lock /run/xtables.lock, and `{program}` stopped waiting for it: `fuser -v /run/xtables.lock` \
-         tells who{}",
+        "another program holds the lock {0}, and `{program}` stopped waiting for it: `fuser -v {0}` tells who{1}",
+        lock_file(),
         saying(stderr)
     )]
     Locked {
@@ -177,6 +177,11 @@ fn named_line(stderr: &str) -> Option<usize> {
     let digits: String =
         rest.chars().skip_while(|c| [':', ' '].contains(c)).take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+/// The file that the legacy programs lock.
+fn lock_file() -> String {
+    std::env::var("XTABLES_LOCKFILE").unwrap_or_else(|_| "/run/xtables.lock".to_owned())
 }
 
 fn saying(stderr: &str) -> String {

@@ -14,7 +14,7 @@ pub use promises::{Loopback, Promises, Refusal};
 pub use why::Why;
 
 use crate::name::ServicePortId;
-use crate::net::{Family, show_address_and_port};
+use crate::net::{Family, Protocol, show_address_and_port};
 use crate::table::{
     Action, ForwardingTable, Frontend, FrontendKind, Masquerade, Place, Pool, Route, ServicePort,
 };
@@ -120,13 +120,17 @@ impl Question<'_> {
     fn node_ports_answer_at(&self, address: IpAddr) -> bool {
         let (node, family) = (self.table.node(), Family::of(address));
         let entries = node.node_port_addresses(family, self.promises.default_node_port_addresses);
-        let is_possible = !address.is_loopback() || self.promises.loopback_node_ports.serves(family);
+        let is_possible = !address.is_loopback() || self.promises.loopback_node_ports.serves(address);
         is_possible && node.is_own(address) && node.covers(&entries, address)
     }
 
     fn routed(&self, port: &ServicePort, route: &Route) -> Answer {
         let mut why =
             vec![Why::Frontend { kind: route.kind, frontend: route.frontend, port: port.id().clone() }];
+        if route.frontend.protocol() == Protocol::Sctp && !self.promises.carries_sctp {
+            why.push(Why::SctpNotCarried);
+            return Answer { fate: Fate::Untouched, why };
+        }
         if route.allowed_sources.as_ref().is_some_and(|allowed| !allowed.contains(self.packet.source)) {
             why.push(Why::SourceNotAllowed { source: self.packet.source });
             return Answer { fate: Fate::Dropped, why };
@@ -135,7 +139,11 @@ impl Question<'_> {
         let action = if is_inside { &route.inside } else { &route.outside };
         // This rule of masquerade comes with the policy Local and with nothing else.
         if route.masquerade == Masquerade::ThisHost {
-            why.push(Why::ExternalPolicyLocal { is_pod: self.is_pod(), is_this_host: self.is_this_host() });
+            why.push(Why::ExternalPolicyLocal {
+                is_pod: self.is_pod(),
+                is_this_host: self.is_this_host(),
+                keeps_source: self.promises.keeps_source,
+            });
         }
         let fate = match action {
             Action::Forward(pool) => Fate::OneOf(self.spread(port, route, pool, &mut why)),
@@ -159,8 +167,11 @@ impl Question<'_> {
         if is_uneven || has_drained {
             why.push(Why::Weights { has_drained });
         }
-        let everyone_masqueraded = self.is_masqueraded(route.masquerade);
-        if everyone_masqueraded {
+        let is_relayed = !self.promises.keeps_source;
+        let everyone_masqueraded = is_relayed || self.is_masqueraded(route.masquerade);
+        if is_relayed {
+            why.push(Why::Relayed);
+        } else if everyone_masqueraded {
             why.push(Why::Masqueraded { rule: route.masquerade, kind: route.kind });
         } else if route.masquerade == Masquerade::Nobody {
             why.push(Why::NoDetector);
@@ -168,8 +179,8 @@ impl Question<'_> {
         let landing = |e: &crate::table::Endpoint| {
             // What comes in from elsewhere and stays on this host passes no point where its source could be hidden.
             let is_delivered_here = !self.is_this_host() && self.table.node().is_own(e.address);
-            let masqueraded =
-                !is_delivered_here && (everyone_masqueraded || self.is_hairpin(e.address, e.place));
+            let is_hidden = everyone_masqueraded || self.is_hairpin(e.address, e.place);
+            let masqueraded = is_relayed || (!is_delivered_here && is_hidden);
             Landing { address: e.address, port: e.port, slots: e.slots, masqueraded }
         };
         let landings: Vec<Landing> = pool.endpoints().iter().map(landing).collect();

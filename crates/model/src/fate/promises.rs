@@ -2,9 +2,10 @@
 //!
 //! Each mode states its promises; each switch has a row in `docs/parity.md`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::Fate;
 use crate::config::NodePortAddress;
-use crate::net::Family;
 
 /// What a mode promises where Kubernetes leaves the choice. The default is what the flagship does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub struct Promises {
     pub loopback_node_ports: Loopback,
     /// An endpoint of another node that is sent to itself through this node is masqueraded too.
     pub hairpin_of_other_nodes: bool,
+    /// Endpoints see the client's own address, unless the policy hides it. A proxy that dials endpoints itself cannot promise that.
+    pub keeps_source: bool,
+    /// SCTP is carried. If not, its frontends are left as they are without us.
+    pub carries_sctp: bool,
 }
 
 impl Default for Promises {
@@ -30,9 +35,23 @@ impl Default for Promises {
             unallocated_service_ip: Refusal::Drop,
             ping_of_cluster_ip: Refusal::Reject,
             default_node_port_addresses: NodePortAddress::Primary,
-            loopback_node_ports: Loopback::Never,
+            loopback_node_ports: Loopback::Localhost,
             hairpin_of_other_nodes: false,
+            keeps_source: true,
+            carries_sctp: true,
         }
+    }
+}
+
+impl Promises {
+    /// What the rules of the mode do by themselves: nothing listens on loopback addresses.
+    #[must_use]
+    pub fn of_rules(self) -> Self {
+        let loopback_node_ports = match self.loopback_node_ports {
+            Loopback::Never | Loopback::Localhost => Loopback::Never,
+            Loopback::Ipv4 | Loopback::Both => Loopback::Ipv4,
+        };
+        Self { loopback_node_ports, ..self }
     }
 }
 
@@ -63,19 +82,24 @@ impl Refusal {
 pub enum Loopback {
     /// None.
     Never,
-    /// 127.0.0.0/8.
+    /// 127.0.0.0/8, by rules.
     Ipv4,
-    /// 127.0.0.0/8 and `::1`.
+    /// 127.0.0.1 and `::1`, by listening there.
+    Localhost,
+    /// 127.0.0.0/8 by rules, and `::1` by listening there.
     Both,
 }
 
 impl Loopback {
-    /// Are those of this family among them?
-    pub fn serves(self, family: Family) -> bool {
+    /// Is this loopback address among them?
+    pub fn serves(self, address: IpAddr) -> bool {
         match self {
             Loopback::Never => false,
-            Loopback::Ipv4 => family == Family::V4,
+            Loopback::Ipv4 => address.is_ipv4(),
+            Loopback::Localhost => LOCALHOST.contains(&address),
             Loopback::Both => true,
         }
     }
 }
+
+const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];

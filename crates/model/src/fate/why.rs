@@ -15,18 +15,20 @@ pub enum Why {
     Frontend { kind: FrontendKind, frontend: Frontend, port: ServicePortId },
     NodePortElsewhere { port: ServicePortId, address: IpAddr },
     SourceNotAllowed { source: IpAddr },
-    ExternalPolicyLocal { is_pod: bool, is_this_host: bool },
+    ExternalPolicyLocal { is_pod: bool, is_this_host: bool, keeps_source: bool },
     NoEndpoints { service: ServiceName, absence: Option<Absence> },
     NoLocalEndpoints { is_internal: bool },
     Chosen { how: How, is_cluster_ip: bool },
     Masqueraded { rule: Masquerade, kind: FrontendKind },
     NoDetector,
+    Relayed,
     Weights { has_drained: bool },
     Hairpin { address: IpAddr },
     Affinity { seconds: u32 },
     UndefinedPort { service: ServiceName },
     PingOfClusterIp { service: ServiceName },
     OtherProxy { service: ServiceName },
+    SctpNotCarried,
     UnallocatedServiceIp { network: IpNet },
 }
 
@@ -58,8 +60,11 @@ impl fmt::Display for Why {
             Why::ExternalPolicyLocal { is_this_host: true, .. } => f.write_str(
                 "spec.externalTrafficPolicy is Local, but the source is this node itself: it may use any endpoint",
             ),
-            Why::ExternalPolicyLocal { .. } => {
+            Why::ExternalPolicyLocal { keeps_source: true, .. } => {
                 f.write_str("spec.externalTrafficPolicy is Local: only endpoints on this node, and the source is kept")
+            }
+            Why::ExternalPolicyLocal { .. } => {
+                f.write_str("spec.externalTrafficPolicy is Local: only endpoints on this node")
             }
             Why::NoEndpoints { service, absence } => {
                 write!(f, "Service {service} has no endpoint for this port: {}", absent(*absence))
@@ -74,6 +79,9 @@ impl fmt::Display for Why {
             Why::Masqueraded { rule, kind } => f.write_str(masqueraded(*rule, *kind)),
             Why::NoDetector => f.write_str(
                 "the source is kept: nothing says which sources are pods (detectLocalMode, clusterCIDR), so none counts as outside",
+            ),
+            Why::Relayed => f.write_str(
+                "the source is hidden, whatever the policy: this mode's proxy takes the connection and dials the endpoint itself",
             ),
             Why::Weights { has_drained } => {
                 f.write_str("shares follow the annotation portway.io/weights, or portway.io/weight of the Pods")?;
@@ -97,6 +105,9 @@ impl fmt::Display for Why {
                 "it is the cluster IP of Service {service}, which another proxy serves \
                  (label service.kubernetes.io/service-proxy-name)"
             ),
+            Why::SctpNotCarried => {
+                f.write_str("this mode cannot carry SCTP, so it leaves the address alone: use the mode nftables or iptables")
+            }
             Why::UnallocatedServiceIp { network } => {
                 write!(f, "it lies in {network}, a range of cluster IPs (ServiceCIDR), but no Service has it")
             }

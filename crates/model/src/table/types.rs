@@ -175,7 +175,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(how: How, endpoints: Vec<Endpoint>) -> Self {
+    /// A pool of these.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub fn new(how: How, endpoints: Vec<Endpoint>) -> Self {
         assert!(!endpoints.is_empty(), "a pool has endpoints; without any the action is Reject or Drop");
         Self { how, endpoints: endpoints.into() }
     }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dataplane::iptables::{Chain, Options, PortRules, Renderer, Shared};
+use dataplane::iptables::{Chain, Options, PortRules, Renderer, TO_SERVICES};
 use kernel::xtables::{Family, Programs, Xtables as _};
 use model::{ForwardingTable, ServiceName};
 
@@ -62,7 +62,7 @@ pub(crate) fn text(table: &ForwardingTable, service: &ServiceName, before: &[Cha
     let now = chains(table, service);
     let services = table.ports().map(|port| renderer.of_port(port)).flat_map(|rules| of_services(&rules));
     let base = renderer.base();
-    let services = services.chain(base.last_services.iter().map(ToString::to_string));
+    let services = services.chain(base.last.iter().map(ToString::to_string));
     let kept: BTreeSet<&str> = now.iter().map(|chain| chain.name.as_str()).collect();
     let gone: Vec<&Chain> = before.iter().filter(|chain| !kept.contains(chain.name.as_str())).collect();
     let mut text = String::from("*nat\n:KUBE-SERVICES - [0:0]\n");
@@ -86,5 +86,5 @@ pub(crate) fn text(table: &ForwardingTable, service: &ServiceName, before: &[Cha
 }
 
 fn of_services(rules: &PortRules) -> Vec<String> {
-    rules.shared.get(&Shared::Services).into_iter().flatten().map(ToString::to_string).collect()
+    rules.shared.get(&TO_SERVICES).into_iter().flatten().map(ToString::to_string).collect()
 }

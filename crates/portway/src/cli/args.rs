@@ -198,6 +198,11 @@ impl Shared {
         })
     }
 
+    /// Where node ports come from.
+    pub(super) fn node_port_range(&self) -> &RangeInclusive<u16> {
+        &self.node_port_range
+    }
+
     /// What the embedded control plane gives out, and where it remembers it.
     pub(super) fn allocation(&self, dry_run: bool) -> embedded::Options {
         embedded::Options {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use dataplane::Dataplane as _;
 use dataplane::nftables::Nftables;
-use dataplane::upstream;
+use dataplane::upstream::{self, Problem};
 use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
 
@@ -15,12 +15,13 @@ use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
 use crate::modes::Mode;
-use crate::run::{Families, HostKernel, RunDir, RunError};
+use crate::run::{Families, HostKernel, Localnet, RunDir, RunError};
 
 const EXAMPLES: &str = "\
 Examples:
-  portway cleanup
+  portway cleanup                                  the tables of the nftables mode
   portway cleanup --mode iptables                  the chains of the iptables mode, ours or upstream's, of both programs
+  portway cleanup --mode userspace                 the same: also those that upstream's old userspace mode left
   portway cleanup --force                          also while a portway runs, which will write its rules again
 
 Services stop working on this node the moment their rules are gone.";
@@ -33,9 +34,10 @@ pub(super) struct CleanupArgs {
     #[arg(long)]
     force: bool,
 
-    /// The mode whose rules go. Chains of the iptables mode have upstream's names, so they go only when they are asked for
-    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
-    mode: Mode,
+    /// The mode whose rules go. Without it those of nftables go, and what there is of others is told: chains of the modes iptables and
+    /// userspace have upstream's names, so they go only when they are asked for, and together
+    #[arg(long, value_parser = Words::<Mode>::called("mode"))]
+    mode: Option<Mode>,
 }
 
 /// Runs `portway cleanup`.
@@ -43,10 +45,18 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     if !args.force {
         RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error))?;
     }
-    refuse_unoffered(args.mode, "cleaned up")?;
-    if args.mode == Mode::Iptables {
-        return iptables();
-    }
+    refuse_unoffered(args.mode.unwrap_or(Mode::Nftables), "cleaned up")?;
+    let closed = Localnet::new(shared.run_dir()).close().map_err(|error| failure(&error))?;
+    let said = match args.mode {
+        Some(Mode::Iptables | Mode::Userspace) => iptables(),
+        Some(_) => nftables(),
+        None => nftables().map(tell_others),
+    }?;
+    let text = closed.map(|closed| format!("{closed}.\n")).unwrap_or_default() + &said.text;
+    Ok(Said { text, ..said })
+}
+
+fn nftables() -> Result<Said, Failure> {
     let families = Families::probe().map_err(|error| failure(&error))?;
     let kernel = HostKernel::open(&families).map_err(|error| Failure::because(&error))?;
     let mut dataplane = Nftables::new(kernel, nftables_options(Mode::Nftables));
@@ -56,15 +66,32 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     Ok(Said { text: removed(&before.difference(&after).collect::<Vec<_>>()), ..Said::default() })
 }
 
-/// Behind the doors of both programs, and nothing of kubelet's.
+/// Behind the doors of both programs, and nothing of kubelet's. Chains of the iptables and of the userspace mode go together: they
+/// share some.
 fn iptables() -> Result<Said, Failure> {
     let mut nft = nft::Netlink::open().map_err(|error| Failure::because(&error))?;
     let done = upstream::clean_up(&mut Programs::find(), &mut nft);
     let lines: Vec<String> = done.removed.iter().map(|removed| format!("Removed {removed}.\n")).collect();
-    let nothing = || "No chain of the iptables mode is in this kernel.\n".to_owned();
-    let text = if lines.is_empty() { nothing() } else { lines.concat() };
-    let warnings: Vec<String> = done.problems.iter().map(ToString::to_string).collect();
+    let text = match (&lines[..], &done.problems[..]) {
+        ([], []) => "No chain of the iptables or userspace mode is in this kernel.\n".to_owned(),
+        ([], _) => "Nothing was removed.\n".to_owned(),
+        (lines, _) => lines.concat(),
+    };
+    let warnings: Vec<String> = done.problems.iter().map(Problem::after_cleanup).collect();
     Ok(Said { text, found_wrong: !warnings.is_empty(), warnings })
+}
+
+/// Chains of other modes may be ours or upstream's: they stay, with a word. What cannot be looked into is not told.
+fn tell_others(said: Said) -> Said {
+    let Ok(mut nft) = nft::Netlink::open() else { return said };
+    let there = upstream::would_clean_up(&mut Programs::find(), &mut nft).removed;
+    let warnings: Vec<String> = there
+        .iter()
+        .map(|there| {
+            format!("{there} stay: unless upstream runs here, `portway cleanup --mode iptables` removes them")
+        })
+        .collect();
+    Said { found_wrong: said.found_wrong || !warnings.is_empty(), warnings, ..said }
 }
 
 fn busy(error: &RunError) -> Failure {
@@ -90,7 +117,7 @@ fn tables(kernel: &mut HostKernel) -> Result<BTreeSet<String>, Failure> {
 
 fn removed(tables: &[&String]) -> String {
     if tables.is_empty() {
-        return "Nothing of portway is in this kernel.\n".to_owned();
+        return "No table of portway is in this kernel.\n".to_owned();
     }
     let lines: Vec<String> = tables.iter().map(|table| format!("Removed table {table}.\n")).collect();
     lines.concat()

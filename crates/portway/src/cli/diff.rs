@@ -1,15 +1,17 @@
 //! `portway diff`: compares this kernel with what it should hold. Nothing is written.
 
 use clap::Args;
+use dataplane::relay::Simulated;
 
 use super::args::Shared;
+use super::mode::{ModeArgs, refuse_foreign_options};
 use super::render::refuse_unoffered;
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
-use crate::modes::{Mode, Program};
-use crate::run::open;
+use crate::modes::Program;
+use crate::run::{Wish, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,20 +24,23 @@ Needs root, or CAP_NET_ADMIN. Exit codes: 0 no difference, 1 a difference or a f
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DiffArgs {
-    /// The mode
-    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
-    mode: Mode,
+    #[command(flatten)]
+    mode: ModeArgs,
 
-    /// The iptables program of modes that use one
-    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
-    iptables_program: Program,
+    /// The iptables program of modes that use one; without it that of the running portway, or the one that this node uses
+    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"))]
+    iptables_program: Option<Program>,
 }
 
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
-    refuse_unoffered(args.mode, "compared")?;
+    let wish = args.mode.wish(shared)?;
+    refuse_foreign_options(wish.mode, args.iptables_program, false)?;
+    refuse_unoffered(wish.mode, "compared")?;
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
-    let mut opened = open(args.mode, args.iptables_program, false).map_err(|error| failure(&error))?;
+    let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
+    // Nothing is opened: ports that rules lead to are believed to be there.
+    let mut opened = open(wish, Simulated::default()).map_err(|error| failure(&error))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines));
     Ok(Said { found_wrong: !lines.is_empty(), ..said })

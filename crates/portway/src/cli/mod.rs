@@ -22,6 +22,7 @@ mod format;
 mod get;
 mod kube;
 mod logging;
+mod mode;
 mod output;
 mod render;
 mod run;

@@ -3,16 +3,17 @@
 //! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
-use dataplane::{iptables, nftables};
+use dataplane::{iptables, nftables, userspace};
 use model::Family;
 
 use super::args::Shared;
+use super::mode::ModeArgs;
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
 use crate::picture::Picture;
-use crate::run::iptables_options;
+use crate::run::{Wish, iptables_options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +21,7 @@ Examples:
   portway render --from examples | nft -c -f -          asks nft whether it understands
   portway render --mode iptables --from examples | iptables-restore --noflush --test
   portway render --mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test
+  portway render --mode userspace --from examples       the chains of the first guides; ports are examples
 
 nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
 
@@ -27,11 +29,10 @@ nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writi
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RenderArgs {
-    /// The mode
-    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
-    mode: Mode,
+    #[command(flatten)]
+    mode: ModeArgs,
 
-    /// Mode iptables: the family, of which each has a program of its own
+    /// Modes iptables and userspace: the family, of which each has a program of its own
     #[arg(long, value_name = "FAMILY", value_parser = Words::<FamilyName>::called("family"), default_value = "ipv4")]
     family: FamilyName,
 }
@@ -54,19 +55,34 @@ impl FamilyName {
 
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
-    refuse_unoffered(args.mode, "rendered")?;
-    let View { picture, .. } = View::open(shared, Memory::Kept)?;
-    let text = rules(args.mode, args.family.family(), &picture);
+    let wish = args.mode.wish(shared)?;
+    refuse_unoffered(wish.mode, "rendered")?;
+    let View { picture, .. } = View::open(shared, Memory::DryRun)?;
+    let text = rules(wish, args.family.family(), &picture);
     Ok(Said::about(&picture, text))
 }
 
 /// What a mode would write.
-fn rules(mode: Mode, family: Family, picture: &Picture) -> String {
+fn rules(Wish { mode, localhost_node_ports, .. }: Wish, family: Family, picture: &Picture) -> String {
     match mode {
         Mode::Nftables => nftables::render(picture.table(), &nftables_options(mode)),
-        Mode::Iptables => iptables::render(picture.table(), family, &iptables_options(mode)),
-        Mode::Ipvs | Mode::Userspace => String::new(),
+        Mode::Iptables => {
+            let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
+            iptables::render(picture.table(), family, &options)
+        }
+        Mode::Userspace => userspace_rules(family, picture),
+        Mode::Ipvs => String::new(),
     }
+}
+
+/// Nothing listens here, so the ports are examples.
+fn userspace_rules(family: Family, picture: &Picture) -> String {
+    let default_node_port_addresses = Mode::Userspace.promises().default_node_port_addresses;
+    let (table, options) = (picture.table(), userspace::Options { default_node_port_addresses });
+    let rules = userspace::render(table, family, &options, userspace::Ports::examples(table));
+    format!(
+        "# The proxy's ports, from 40000 on, are examples: a running portway lets the kernel choose them.\n{rules}"
+    )
 }
 
 /// What the mode promises, for the nftables dataplane.
@@ -77,10 +93,14 @@ pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
 /// Refuses a mode that has no kernel side yet.
 pub(super) fn refuse_unoffered(mode: Mode, done: &str) -> Result<(), Failure> {
     match mode {
-        Mode::Nftables | Mode::Iptables => Ok(()),
-        Mode::Ipvs | Mode::Userspace => Err(Failure::refused(format!(
-            "mode `{mode}` cannot be {done} yet: this release has no kernel side for it; use `--mode nftables`, and \
-             `portway get routes` shows what a mode would have to do"
-        ))),
+        Mode::Nftables | Mode::Iptables | Mode::Userspace => Ok(()),
+        Mode::Ipvs => Err(unoffered(mode, done)),
     }
+}
+
+fn unoffered(mode: Mode, done: &str) -> Failure {
+    Failure::refused(format!(
+        "mode `{mode}` cannot be {done} yet: this release has no kernel side for it; use `--mode nftables`, and \
+         `portway get routes` shows what a mode would have to do"
+    ))
 }

@@ -1,6 +1,7 @@
 //! `portway run`: makes this kernel serve the Services, until the process is asked to end.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -8,13 +9,14 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::Shared;
+use super::mode::refuse_foreign_options;
 use super::output::Output;
 use super::render::refuse_unoffered;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words};
 use super::view::refusal;
 use crate::modes::{Mode, Program};
-use crate::run::{self, Arrival, End, PaceOptions, RunError, Settings, Successor};
+use crate::run::{self, Arrival, End, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,8 +37,8 @@ pub(super) struct RunArgs {
     mode: Mode,
 
     /// The iptables program of modes that use one: the one that this node already uses, or a choice
-    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"), default_value = "auto")]
-    iptables_program: Program,
+    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"))]
+    iptables_program: Option<Program>,
 
     /// Mode iptables: node ports answer on 127.0.0.0/8 too. Sets `route_localnet`, which opens this host's loopback addresses to
     /// its neighbours (CVE-2020-8558); the rules then guard against that
@@ -47,9 +49,22 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "50ms")]
     min_sync_period: Duration,
 
-    /// How often everything is compared with the kernel; less often where comparing takes seconds
+    /// How often everything is compared with the kernel; every 20 times as long as that takes, where that is longer
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     sync_period: Duration,
+
+    /// The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it the kernel chooses
+    #[arg(long, value_name = "PORTS", value_parser = Sentence(proxy_ports))]
+    proxy_port_range: Option<ProxyPorts>,
+
+    /// A UDP client of the relay (mode userspace, node ports on localhost) is forgotten when nothing came or went for so long
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
+    udp_timeout: Duration,
+
+    /// How long connections that portway itself carries (mode userspace, node ports on localhost) may go on when their Service is
+    /// gone, or when portway ends or hands over
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
+    drain_timeout: Duration,
 
     /// Go on in the place of the portway that runs here, which then stands by until it is told to end
     #[arg(long, conflicts_with = "stand_by")]
@@ -72,15 +87,38 @@ impl RunArgs {
             (false, false) => Arrival::Refuse,
         }
     }
+
+    /// Ports of ours must not be taken for node ports.
+    fn relay(&self, shared: &Shared) -> Result<RelaySettings, Failure> {
+        let ports = self.proxy_port_range.as_ref().and_then(|ports| ports.0.clone());
+        let node_ports = shared.node_port_range();
+        if let Some(ports) = &ports
+            && ports.start() <= node_ports.end()
+            && node_ports.start() <= ports.end()
+        {
+            return Err(Failure::usage(format!(
+                "`--proxy-port-range {}-{}` lies over the node ports {}-{}: choose other ports, or leave it out",
+                ports.start(),
+                ports.end(),
+                node_ports.start(),
+                node_ports.end()
+            )));
+        }
+        Ok(RelaySettings { ports, udp_timeout: self.udp_timeout, drain_timeout: self.drain_timeout })
+    }
 }
 
 /// Runs `portway run`.
 pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Said, Failure> {
     refuse_unoffered(args.mode, "run")?;
+    refuse_foreign_options(args.mode, args.iptables_program, args.iptables_localhost_nodeports)?;
     let settings = Settings {
-        mode: args.mode,
-        program: args.iptables_program,
-        localhost_node_ports: args.iptables_localhost_nodeports,
+        wish: Wish {
+            mode: args.mode,
+            program: args.iptables_program.unwrap_or_default(),
+            localhost_node_ports: args.iptables_localhost_nodeports,
+        },
+        relay: args.relay(shared)?,
         from: shared.sources()?,
         config: shared.config()?,
         allocation: shared.allocation(false),
@@ -124,6 +162,29 @@ pub(super) fn failure(error: &RunError) -> Failure {
     }
 }
 
+/// Ports of our own; `None` where the kernel chooses.
+#[derive(Clone, Debug)]
+struct ProxyPorts(Option<RangeInclusive<u16>>);
+
+/// `30000-30100`, `30000+100`, `30000`; empty or `0` leaves it to the kernel, as it did upstream.
+fn proxy_ports(text: &str) -> Result<ProxyPorts, String> {
+    if matches!(text, "" | "0" | "0-0") {
+        return Ok(ProxyPorts(None));
+    }
+    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    let range = match (text.split_once('-'), text.split_once('+')) {
+        (Some((first, last)), _) => parse(first).zip(parse(last)),
+        (None, Some((first, size))) => parse(first)
+            .zip(size.trim().parse::<u16>().ok())
+            .and_then(|(first, size)| Some((first, first.checked_add(size)?))),
+        (None, None) => parse(text).map(|port| (port, port)),
+    };
+    range
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| ProxyPorts(Some(first..=last)))
+        .ok_or_else(|| format!("`{text}` is no range of ports: write it as `40000-40999` or `40000+999`"))
+}
+
 /// `500ms`, `30s`, `5m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -149,6 +210,18 @@ const LONGEST: u64 = 86_400_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proxy_ports_are_written_as_upstream_did() {
+        let read = |text| proxy_ports(text).map(|ports| ports.0);
+        assert_eq!(read("40000-40999"), Ok(Some(40000..=40999)));
+        assert_eq!(read("40000+999"), Ok(Some(40000..=40999)));
+        assert_eq!(read("40000"), Ok(Some(40000..=40000)));
+        assert_eq!((read(""), read("0")), (Ok(None), Ok(None)));
+        for bad in ["40999-40000", "0-5", "65535+1", "a-b", "-", "70000"] {
+            assert!(read(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
+        }
+    }
 
     #[test]
     fn times_have_a_unit() {

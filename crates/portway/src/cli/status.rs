@@ -9,7 +9,7 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
-use crate::run::{DriftStatus, Status};
+use crate::run::{DriftStatus, RelayStatus, Status};
 use crate::socket;
 
 const EXAMPLES: &str = "\
@@ -61,6 +61,7 @@ fn show(status: &Status) -> String {
         ("Services", format!("{}, with {} service ports", status.services, status.service_ports)),
         ("Reports", reports(status)),
     ];
+    lines.extend(status.relay.as_ref().map(|relay| ("Relay", carried(relay))));
     let beside = &status.beside;
     lines.extend(beside.took_over.iter().map(|what| ("Took over", printable(what))));
     lines.extend(beside.stays.iter().map(|what| ("Stays", printable(what))));
@@ -72,6 +73,9 @@ fn show(status: &Status) -> String {
     );
     lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
     lines.extend(
+        status.warned.iter().map(|(port, reason)| ("Warning", printable(&format!("{port}: {reason}")))),
+    );
+    lines.extend(
         status.refused.iter().map(|(port, reason)| ("Refused", printable(&format!("{port}: {reason}")))),
     );
     let mut text = String::new();
@@ -80,6 +84,10 @@ fn show(status: &Status) -> String {
         let _ = writeln!(text, "{:<12}{value}", format!("{label}:"));
     }
     text
+}
+
+fn carried(relay: &RelayStatus) -> String {
+    format!("{} listeners; {}", relay.listeners, relay.carried)
 }
 
 fn mode(status: &Status) -> String {
@@ -152,8 +160,9 @@ fn failures(status: &Status) -> String {
         (0, None) => "none".to_owned(),
         (0, Some(last)) => format!("{} so far, none now; the last one: {}", failures.total, printable(last)),
         (count, last) => format!(
-            "{count} in a row, tried again in {} ms; the last good rules are in force: {}",
+            "{count} in a row, tried again in {} ms; {}: {}",
             failures.retry_in_ms.unwrap_or_default(),
+            if status.syncs == 0 { "no sync went well yet" } else { "the last good rules are in force" },
             printable(last.as_deref().unwrap_or("unknown"))
         ),
     }

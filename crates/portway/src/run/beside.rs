@@ -50,7 +50,12 @@ impl Beside {
             let gone = nftables::take_over(&mut nft).map_err(|error| error.to_string())?;
             done.removed.extend(gone);
         }
-        let taken = upstream::take_over(&mut Programs::find(), &mut nft, self.program);
+        let rules = match self.mode {
+            Mode::Userspace => upstream::Rules::Userspace,
+            Mode::Nftables | Mode::Iptables | Mode::Ipvs => upstream::Rules::Iptables,
+        };
+        let ours = self.program.map(|variant| upstream::Ours { variant, rules });
+        let taken = upstream::take_over(&mut Programs::find(), &mut nft, ours);
         let (again, stays): (Vec<_>, Vec<_>) =
             taken.problems.iter().partition(|problem| problem.retry_helps());
         done.removed.extend(taken.removed.iter().map(ToString::to_string));

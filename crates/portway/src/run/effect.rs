@@ -107,9 +107,9 @@ pub enum Line {
         /// How many.
         flows: u64,
     },
-    /// These rules of upstream's kube-proxy were removed, ours being in place.
+    /// These rules of another mode, upstream's or ours, were removed, ours being in place.
     TookOver(String),
-    /// These rules of another program are in place and should not be.
+    /// This is in place and should not be.
     Stays(String),
     /// Something beside the rules could not be done.
     ErrandFailed {
@@ -130,6 +130,13 @@ pub enum Line {
         /// How many operations were written.
         operations: usize,
     },
+    /// Something is wrong with a service port that is in force.
+    Warned {
+        /// Which.
+        service_port: String,
+        /// What.
+        reason: String,
+    },
     /// The kernel refused one service port; all others are in force.
     Refused {
         /// Which.
@@ -139,6 +146,8 @@ pub enum Line {
     },
     /// A sync failed; the last good rules are in force.
     Failed {
+        /// None went well yet: what the kernel held at the start is in force.
+        is_first: bool,
         /// Why.
         reason: String,
         /// When it is tried again.

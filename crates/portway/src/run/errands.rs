@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use dataplane::Synced;
 use model::flows::{StaleFlows, flows_to, stale_flows};
 use model::{Delta, ForwardingTable, Frontend, NodePortAddress, Protocol};
 
@@ -69,6 +70,8 @@ pub(super) struct Errands {
     /// What changed since flows were last looked at; TCP is left alone.
     changed: Delta,
     left_behind: BTreeSet<Frontend>,
+    /// What the mode itself called stale.
+    told: BTreeSet<StaleFlows>,
     must_take_over: bool,
     forgetting: BackOff,
     taking_over: BackOff,
@@ -80,6 +83,7 @@ impl Errands {
             default,
             changed: Delta::default(),
             left_behind: BTreeSet::new(),
+            told: BTreeSet::new(),
             must_take_over: false,
             forgetting: BackOff::default(),
             taking_over: BackOff::default(),
@@ -87,10 +91,14 @@ impl Errands {
     }
 
     /// The kernel holds this change now.
-    pub(super) fn synced(&mut self, mut change: Delta, left_behind: &BTreeSet<Frontend>) {
+    pub(super) fn synced(&mut self, mut change: Delta, synced: &Synced) {
+        self.left_behind.extend(&synced.left_behind);
+        if let Some(stale) = &synced.stale {
+            self.told.extend(stale.iter().cloned());
+            return;
+        }
         change.before.retain(|id, _| id.protocol != Protocol::Tcp);
         self.changed.merge(change);
-        self.left_behind.extend(left_behind);
     }
 
     /// Ours is in place, and complete.
@@ -100,7 +108,7 @@ impl Errands {
 
     /// What to do next, and when.
     pub(super) fn next(&self) -> Option<(Duration, ErrandKind)> {
-        let forget = !(self.changed.before.is_empty() && self.left_behind.is_empty());
+        let forget = !(self.changed.before.is_empty() && self.left_behind.is_empty() && self.told.is_empty());
         let forget = forget.then(|| (self.forgetting.at().unwrap_or_default(), ErrandKind::Forget));
         let take_over = self.must_take_over.then(|| self.taking_over.at().unwrap_or_default());
         forget.into_iter().chain(take_over.map(|at| (at, ErrandKind::TakeOver))).min_by_key(|(at, _)| *at)
@@ -113,6 +121,7 @@ impl Errands {
         }
         let mut stale = stale_flows(&self.changed, table, self.default);
         stale.extend(flows_to(&self.left_behind, table, self.default));
+        stale.extend(self.told.iter().cloned());
         if stale.is_empty() {
             self.ended(kind);
             return None;
@@ -125,6 +134,7 @@ impl Errands {
         match kind {
             ErrandKind::Forget => {
                 (self.changed, self.left_behind) = (Delta::default(), BTreeSet::new());
+                self.told.clear();
                 self.forgetting = BackOff::default();
             }
             ErrandKind::TakeOver => (self.must_take_over, self.taking_over) = (false, BackOff::default()),

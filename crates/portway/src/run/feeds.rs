@@ -155,8 +155,10 @@ pub(super) fn successors(door: Door, events: Events) -> io::Result<JoinHandle<()
 }
 
 /// Tells of the wish that the process ends.
+///
+/// The wish is left where it is: a process that has handed over becomes another program, which must hear it.
 pub(super) fn signals(termination: Termination, events: Events) -> io::Result<JoinHandle<()>> {
-    start("signals", &events.clone(), move || match termination.wait() {
+    start("signals", &events.clone(), move || match termination.wait_and_leave() {
         Ok(signal) => drop(events.send(Event::Stop(signal))),
         Err(error) => {
             tracing::error!(%error, "signals cannot be heard any more: end this process with SIGKILL");

@@ -3,7 +3,7 @@
 //! ```text
 //!   new: probes the kernel, opens its files      old: serves
 //!   new: "hand over" ──────────────────────────► old: ends what it is writing
-//!                    ◄───────────── closed ────── old: lets go of both locks, stands by
+//!                    ◄─── sockets, closed ─────── old: lets go of both locks, stands by
 //!   new: takes both locks, adopts the rules, serves
 //! ```
 //!
@@ -15,10 +15,13 @@
 //! that the old portway runs as, is listened to.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use dataplane::relay::{self, Handed};
+use kernel::pass;
 use kernel::signal::Termination;
 
 use super::RunError;
@@ -26,6 +29,10 @@ use super::lock::{NamespaceLock, RunDir};
 
 /// The one thing that can be said.
 const WISH: &str = "hand over\n";
+/// What is read at once of an answer.
+const ROOM: usize = 64 << 10;
+/// An answer is no longer: the names of a hundred thousand sockets.
+const SAID_MAX: usize = 64 << 20;
 /// The old portway may be writing; that long it may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A caller says what it wants at once.
@@ -60,16 +67,25 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Takes both locks in the way that was chosen. `None` if the process was told to end while it waited.
+    /// Takes both locks in the way that was chosen, and what the portway that held them hands on. `None` if the process was
+    /// told to end while it waited.
     pub(super) fn take(
         arrival: Arrival,
         run_dir: &Path,
         termination: &Termination,
-    ) -> Result<Option<Self>, RunError> {
+    ) -> Result<Option<(Self, Inheritance)>, RunError> {
+        let alone = |locks: Self| (locks, Inheritance::default());
         match arrival {
-            Arrival::Refuse => Self::try_take(run_dir).map(Some),
+            Arrival::Refuse => Self::try_take(run_dir).map(|locks| Some(alone(locks))),
             Arrival::TakeOver => Self::take_over(run_dir, termination),
-            Arrival::StandBy { for_process } => Self::wait(run_dir, for_process, termination),
+            Arrival::StandBy { for_process } => Ok(Self::wait(run_dir, for_process, termination)?.map(alone)),
+        }
+    }
+
+    /// Lets go of both, while this process goes on with other things.
+    pub(super) fn let_go(self) {
+        if let Err(error) = self.namespace.let_go() {
+            tracing::warn!(%error, "the successor has to wait until this process ends");
         }
     }
 
@@ -81,20 +97,26 @@ impl Locks {
 
     /// Asks until it is ours. Whoever was asked may be busy writing, or somebody else may have been quicker; then that one is
     /// asked.
-    fn take_over(run_dir: &Path, termination: &Termination) -> Result<Option<Self>, RunError> {
+    fn take_over(run_dir: &Path, termination: &Termination) -> Result<Option<(Self, Inheritance)>, RunError> {
         let refused = |error: io::Error| RunError::NotHandedOver { reason: error.to_string() };
         let deadline = Instant::now() + PATIENCE;
-        let mut call: Option<Call> = None;
+        let (mut call, mut inheritance): (Option<Call>, _) = (None, Inheritance::default());
         loop {
             let busy = match Self::try_take(run_dir) {
                 Err(error @ (RunError::Busy { .. } | RunError::NamespaceBusy { .. })) => error,
-                other => return other.map(Some),
+                other => {
+                    inheritance.add(call.map(Call::last_words).unwrap_or_default());
+                    return other.map(|locks| Some((locks, inheritance)));
+                }
             };
             match &mut call {
                 None => call = Call::begin(&busy).map_err(refused)?,
                 Some(begun) => {
-                    if begun.is_over().map_err(refused)? {
-                        call = None;
+                    if let Some(sockets) = begun.end().map_err(refused)? {
+                        inheritance.add(Inheritance {
+                            sockets,
+                            lines: call.take().map(|call| call.stream).into_iter().collect(),
+                        });
                     }
                 }
             }
@@ -121,7 +143,7 @@ impl Locks {
             return Ok(None);
         }
         // Between two holders there is a moment in which nobody is one. Who finds that twice is needed.
-        let (mut is_tried, mut has_told) = (true, false);
+        let (mut is_tried, mut has_told) = (for_process.is_none(), false);
         loop {
             if is_tried {
                 match Self::try_take(run_dir) {
@@ -173,6 +195,8 @@ fn holder(error: &RunError) -> String {
 #[derive(Debug)]
 struct Call {
     stream: UnixStream,
+    said: Vec<u8>,
+    files: Vec<OwnedFd>,
 }
 
 impl Call {
@@ -182,23 +206,83 @@ impl Call {
         tracing::info!("asking for its place: {}", holder(busy));
         stream.set_nonblocking(true)?;
         match stream.write_all(WISH.as_bytes()) {
-            Ok(()) => Ok(Some(Self { stream })),
+            Ok(()) => Ok(Some(Self { stream, said: Vec::new(), files: Vec::new() })),
             // It let go in this very moment.
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the other end has let go. What it says instead is the reason why it does not.
-    fn is_over(&mut self) -> io::Result<bool> {
-        let mut answer = [0; 1024];
-        match self.stream.read(&mut answer) {
-            Ok(0) => Ok(true),
-            Ok(length) => Err(io::Error::other(String::from_utf8_lossy(&answer[..length]).trim().to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) if is_gone(&error) => Ok(true),
-            Err(error) => Err(error),
+    /// What the other end hands on, once all of it is said or it has let go. If it says something else, that is the reason why it does not.
+    fn end(&mut self) -> io::Result<Option<Vec<Handed>>> {
+        let mut room = vec![0; ROOM];
+        loop {
+            match pass::receive(&self.stream, &mut room) {
+                Ok((0, _)) => return self.understand().map(Some),
+                Ok((length, files)) => {
+                    self.said.extend_from_slice(&room[..length]);
+                    self.files.extend(files);
+                    if relay::is_handed(&self.said) && relay::is_whole(&self.said) {
+                        return self.understand().map(Some);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_gone(&error) => return self.understand().map(Some),
+                Err(error) => return Err(error),
+            }
+            if self.said.len() > SAID_MAX {
+                return Err(io::Error::other("what it says has no end"));
+            }
         }
+    }
+
+    fn understand(&mut self) -> io::Result<Vec<Handed>> {
+        let (said, files) = (std::mem::take(&mut self.said), std::mem::take(&mut self.files));
+        if said.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !relay::is_handed(&said) {
+            return Err(io::Error::other(String::from_utf8_lossy(&said).trim().to_owned()));
+        }
+        // Sockets that we cannot read are opened anew; that is no reason not to go on.
+        Ok(relay::understand(&said, files).unwrap_or_else(|error| {
+            tracing::warn!(%error, "its sockets are opened anew");
+            Vec::new()
+        }))
+    }
+
+    /// The same where the other end has let go already: all is said, and only has to be read.
+    fn last_words(mut self) -> Inheritance {
+        let begun = Instant::now();
+        let sockets = loop {
+            match self.end() {
+                Ok(Some(sockets)) => break sockets,
+                Ok(None) if begun.elapsed() < CALLER_PATIENCE => std::thread::sleep(POLL),
+                Ok(None) => break self.understand().unwrap_or_default(),
+                Err(error) => {
+                    tracing::warn!(%error, "its sockets are opened anew");
+                    break Vec::new();
+                }
+            }
+        };
+        Inheritance { sockets, lines: vec![self.stream] }
+    }
+}
+
+/// What a portway leaves to its successor.
+#[derive(Debug, Default)]
+pub(super) struct Inheritance {
+    /// Sockets that its relay listened on.
+    pub(super) sockets: Vec<Handed>,
+    /// The line to it: it serves until this ends. Several, where one had just gone on in the place of another.
+    pub(super) lines: Vec<UnixStream>,
+}
+
+impl Inheritance {
+    fn add(&mut self, mut other: Self) {
+        self.sockets.append(&mut other.sockets);
+        self.lines.append(&mut other.lines);
     }
 }
 
@@ -211,13 +295,18 @@ fn is_gone(error: &io::Error) -> bool {
 pub struct Successor {
     /// Its process.
     pub process: u32,
-    _line: Option<UnixStream>,
+    line: Option<UnixStream>,
 }
 
 impl Successor {
+    /// The line to it. When that ends it may go on.
+    pub(super) fn take_line(&mut self) -> Option<UnixStream> {
+        self.line.take()
+    }
+
     /// One that nobody waits for.
     pub fn of_process(process: u32) -> Self {
-        Self { process, _line: None }
+        Self { process, line: None }
     }
 }
 
@@ -241,7 +330,7 @@ impl Door {
                 Err(_) => return None,
             };
             match hear(&stream) {
-                Ok(process) => return Some(Successor { process, _line: Some(stream) }),
+                Ok(process) => return Some(Successor { process, line: Some(stream) }),
                 Err(error) => {
                     tracing::warn!(%error, "somebody knocked who may not take over, or did not say what it wants");
                     // Whoever does not want to hear why is gone.

@@ -5,6 +5,8 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -83,6 +85,11 @@ impl NamespaceLock {
     /// The listener at which another portway can ask for our place.
     pub(super) fn listener(&self) -> io::Result<UnixListener> {
         self.name.try_clone()
+    }
+
+    /// Lets go of it, also where somebody still waits at [`Self::listener`]: that one hears that nobody can ask any more.
+    pub(super) fn let_go(self) -> io::Result<()> {
+        UnixStream::from(OwnedFd::from(self.name)).shutdown(Shutdown::Both)
     }
 
     /// A connection to whoever holds this network namespace; `None` if nobody does.

@@ -2,6 +2,9 @@
 
 use super::effect::Line;
 
+/// No sync went well yet.
+const NONE_YET: &str = "none went well yet, and what the kernel held at the start stays as it is";
+
 /// Writes a line.
 pub(super) fn log(line: &Line) {
     match line {
@@ -22,7 +25,7 @@ pub(super) fn log(line: &Line) {
         Line::Waits(why) => tracing::warn!("{why}"),
         Line::Forgot { flows } => tracing::info!(flows, "forgot flows that led nowhere"),
         Line::TookOver(what) => {
-            tracing::info!("removed what upstream's kube-proxy left, ours being in place: {what}");
+            tracing::info!("removed what another mode left, ours being in place: {what}");
         }
         Line::Stays(what) => tracing::warn!("{what}"),
         Line::ErrandFailed { doing, reason, retry_in } => {
@@ -40,9 +43,11 @@ pub(super) fn log(line: &Line) {
             reason,
             "the kernel refused a service port: it stays as it was, all others are in force"
         ),
-        Line::Failed { reason, retry_in } => tracing::error!(
+        Line::Warned { service_port, reason } => tracing::warn!(service_port, "{reason}"),
+        Line::Failed { is_first, reason, retry_in } => tracing::error!(
             retry_in_ms = retry_in.as_millis(),
-            "sync failed, the last good rules stay in force: {reason}"
+            "sync failed, {}: {reason}",
+            if *is_first { NONE_YET } else { "the last good rules stay in force" }
         ),
         Line::StoreFailed { reason, retry_in } => tracing::error!(
             retry_in_ms = retry_in.as_millis(),

@@ -16,6 +16,7 @@
 //! Absent on purpose: decisions about packets (the model's) and rules (the dataplane's).
 
 mod beside;
+mod carrier;
 mod drift;
 mod effect;
 mod errands;
@@ -24,6 +25,7 @@ mod event;
 mod families;
 mod feeds;
 mod handover;
+mod localnet;
 mod lock;
 mod log;
 mod open;
@@ -32,6 +34,7 @@ mod shell;
 mod state;
 mod status;
 
+pub use carrier::RelaySettings;
 pub use drift::{DriftStatus, Repair};
 pub use effect::{Answer, Effect, Line, Work};
 pub use errands::{Done, Errand, ErrandKind};
@@ -39,9 +42,10 @@ pub use error::RunError;
 pub use event::{Event, Now, Question, Reply};
 pub use families::{Families, HostKernel, refused};
 pub use handover::{Arrival, Successor};
+pub use localnet::Localnet;
 pub use lock::RunDir;
-pub use open::{Opened, iptables_options, open};
+pub use open::{Opened, Wish, iptables_options, open, userspace_options};
 pub use pace::PaceOptions;
 pub use shell::{End, Settings, run};
 pub use state::{Loop, Start};
-pub use status::{Beside, Failures, LastSync, Pending, Status};
+pub use status::{Beside, Failures, LastSync, Pending, RelayStatus, Status};

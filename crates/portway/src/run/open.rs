@@ -5,12 +5,19 @@ use std::time::Duration;
 
 use dataplane::Dataplane;
 use dataplane::iptables::{self, Iptables};
+use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
+use dataplane::relay::Relays;
+use dataplane::userspace::{self, Userspace};
 use kernel::nft::Monitor;
 use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables as _};
 
+use model::Promises;
+use model::fate::Loopback;
+
 use super::RunError;
 use super::families::{Families, HAS_IPV6, HostKernel, refused};
+use super::localnet::Localnet;
 use crate::modes::{Mode, Program};
 
 /// How often a mode is glanced at whose kernel does not tell of a flush.
@@ -18,9 +25,6 @@ const GLANCE: Duration = Duration::from_secs(5);
 
 /// A text that changes nothing, but needs all that a change needs.
 const NOTHING: &str = "*mangle\nCOMMIT\n";
-
-/// Lets packets of 127.0.0.0/8 leave and enter this host.
-const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
 /// A mode that is ready to write.
 pub struct Opened {
@@ -50,13 +54,42 @@ impl Opened {
     }
 }
 
-/// Opens a mode.
-pub fn open(mode: Mode, program: Program, localhost_node_ports: bool) -> Result<Opened, RunError> {
-    match mode {
-        Mode::Nftables => open_nftables(mode),
-        Mode::Iptables => open_iptables(mode, program, localhost_node_ports),
-        Mode::Ipvs | Mode::Userspace => Err(RunError::Kernel(format!("mode `{mode}` is not there yet"))),
+/// What is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The mode.
+    pub mode: Mode,
+    /// The iptables program of modes that use one.
+    pub program: Program,
+    /// iptables: node ports answer on 127.0.0.0/8 too, by `route_localnet`.
+    pub localhost_node_ports: bool,
+}
+
+impl Wish {
+    /// What it does where Kubernetes leaves the choice.
+    pub fn promises(&self) -> Promises {
+        let promises = self.mode.promises();
+        if !self.localhost_node_ports {
+            return promises;
+        }
+        Promises { loopback_node_ports: Loopback::Both, ..promises }
     }
+}
+
+/// Opens a mode, with node ports on localhost beside it. `relay` carries what the mode does not leave to the kernel.
+pub fn open<R: Relays + Clone + 'static>(wish: Wish, relay: R) -> Result<Opened, RunError> {
+    let Wish { mode, program, localhost_node_ports } = wish;
+    let opened = match mode {
+        Mode::Nftables => open_nftables(mode)?,
+        Mode::Iptables => open_iptables(mode, program, localhost_node_ports)?,
+        Mode::Userspace => open_userspace(mode, program, relay.clone())?,
+        Mode::Ipvs => return Err(RunError::Kernel(format!("mode `{mode}` is not there yet"))),
+    };
+    let families = if localhost_node_ports { vec![model::Family::V6] } else { model::Family::ALL.to_vec() };
+    let default_node_port_addresses = mode.promises().default_node_port_addresses;
+    let choice = Choice { families, default_node_port_addresses };
+    let dataplane = Box::new(Localhost::new(opened.dataplane, relay, choice));
+    Ok(Opened { dataplane, ..opened })
 }
 
 fn open_nftables(mode: Mode) -> Result<Opened, RunError> {
@@ -79,6 +112,23 @@ fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
 }
 
 fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Result<Opened, RunError> {
+    let (variant, doors) = doors(mode, program)?;
+    if localhost_node_ports {
+        Localnet::refuse_if_read_only()?;
+    }
+    let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
+    let dataplane = Box::new(Iptables::new(doors.clone(), options));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+}
+
+fn open_userspace(mode: Mode, program: Program, relay: impl Relays + 'static) -> Result<Opened, RunError> {
+    let (variant, doors) = doors(mode, program)?;
+    let dataplane = Box::new(Userspace::new(doors.clone(), relay, userspace_options(mode)));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+}
+
+/// The programs that write, one for each family that this host has.
+fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunError> {
     let mut found = Programs::find();
     let failed = |error: Error| RunError::Kernel(error.to_string());
     let variant = match program {
@@ -108,21 +158,12 @@ fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Re
             Err(error) => return Err(error),
         }
     }
-    if localhost_node_ports {
-        set_route_localnet()?;
-    }
-    let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
-    let dataplane = Box::new(Iptables::new(doors.clone(), options));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+    Ok((variant, doors))
 }
 
-/// Only an explicit option leads here, and the rules then have the guard against neighbours.
-fn set_route_localnet() -> Result<(), RunError> {
-    std::fs::write(ROUTE_LOCALNET, "1").map_err(|error| {
-        RunError::Kernel(format!(
-            "`--iptables-localhost-nodeports` needs {ROUTE_LOCALNET}, which cannot be written: {error}"
-        ))
-    })
+/// What the mode promises, for the userspace dataplane.
+pub fn userspace_options(mode: Mode) -> userspace::Options {
+    userspace::Options { default_node_port_addresses: mode.promises().default_node_port_addresses }
 }
 
 /// What the mode promises, for the iptables dataplane.

@@ -4,11 +4,12 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane::Dataplane;
+use dataplane::{Dataplane, Synced};
 use kernel::host::Watch;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
@@ -16,18 +17,20 @@ use model::Config;
 use model::time::Timestamp;
 
 use super::beside::Beside;
-use super::effect::Effect;
+use super::carrier::{Carrier, RelaySettings};
+use super::effect::{Answer, Effect};
+use super::errands::Errand;
 use super::event::{Event, Now};
 use super::handover::{Arrival, Door, Locks, Successor};
+use super::localnet::Localnet;
 use super::log::log;
-use super::open::{Opened, open};
+use super::open::{Opened, Wish, open};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::{RunError, feeds};
 use crate::embedded::{self, Embedded};
 use crate::host::HostFacts;
 use crate::manifests::Source;
-use crate::modes::{Mode, Program};
 use crate::picture::Picture;
 use crate::socket::Server;
 
@@ -38,11 +41,9 @@ const EVENTS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The mode.
-    pub mode: Mode,
-    /// The iptables program of modes that use one.
-    pub program: Program,
-    /// iptables: node ports answer on 127.0.0.0/8 too, by `route_localnet`.
-    pub localhost_node_ports: bool,
+    pub wish: Wish,
+    /// The relay of modes that carry connections themselves, and of node ports on localhost.
+    pub relay: RelaySettings,
     /// Files and folders of manifests.
     pub from: Vec<PathBuf>,
     /// The choices that decide packets.
@@ -73,31 +74,68 @@ pub enum End {
 pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
-    let mut opened = open(settings.mode, settings.program, settings.localhost_node_ports)?;
+    let carrier = Carrier::start(&settings.relay)?;
+    let mut opened = open(settings.wish, carrier.relay())?;
     opened.try_to_write()?;
+    let source = Source::open(&settings.from)?;
+    let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
+        return Ok(End::Stopped);
+    };
     if let Some(program) = opened.program {
         tracing::info!("writing with {program}");
     }
-    let source = Source::open(&settings.from)?;
-    let Some(locks) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
-        return Ok(End::Stopped);
-    };
+    let localnet = Localnet::new(locks.run_dir.path());
+    if !settings.wish.localhost_node_ports
+        && let Some(said) = localnet.close()?
+    {
+        tracing::info!("{said}");
+    }
+    carrier.adopt(inheritance.sockets);
     let (watch, host) = watch_host(&settings.config.node_name);
     let Opened { dataplane, monitor, glance, program, .. } = opened;
     let picture = picture(settings, clock.now())?;
     let now = Now { elapsed: Duration::ZERO, ..clock.now() };
-    let (mode, pace) = (settings.mode, settings.pace);
+    let (mode, pace) = (settings.wish.mode, settings.pace);
     let state = Loop::new(Start { mode, program, picture, host: host.clone(), pace, glance, now });
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
     let outside = Outside { termination, source, watch, node_name, host, monitor, server, door };
     let events = outside.listen()?;
-    let shell = Shell { state, dataplane, beside: Beside::new(settings.mode, program), clock, wake_at: None };
-    let end = shell.serve(&events, tell);
+    let beside = Beside::new(mode, program);
+    let localnet = settings.wish.localhost_node_ports.then_some(localnet);
+    let shell = Shell {
+        state,
+        dataplane,
+        localnet,
+        beside,
+        carrier: carrier.clone(),
+        predecessors: inheritance.lines,
+        clock,
+        wake_at: None,
+    };
+    let end = shell.serve(&events, tell)?;
     // Who asks now hears that nobody is there, either way; without the file it looks so too.
     let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
-    end
+    finish(end, locks, &carrier).map_err(system("hear signals"))
+}
+
+/// Connections that this process carries come to their end; a successor does not have to wait for that.
+fn finish(mut end: End, locks: Locks, carrier: &Carrier) -> io::Result<End> {
+    match end {
+        // It has been told once, and ends at once when it is told again.
+        End::Stopped => carrier.finish(2)?,
+        End::HandedOver(ref mut successor) if !carrier.is_idle() => {
+            if let Some(line) = successor.take_line() {
+                carrier.hand_over(&line);
+                locks.let_go();
+                carrier.serve_until_relieved(&line);
+            }
+            carrier.finish(2)?;
+        }
+        End::HandedOver(_) => {}
+    }
+    Ok(end)
 }
 
 /// Everything that is listened to.
@@ -174,7 +212,12 @@ impl Clock {
 struct Shell {
     state: Loop,
     dataplane: Box<dyn Dataplane>,
+    /// Where node ports on 127.0.0.0/8 are wanted.
+    localnet: Option<Localnet>,
     beside: Beside,
+    carrier: Carrier,
+    /// The lines to those in whose place we go on. They serve until these end.
+    predecessors: Vec<UnixStream>,
     clock: Clock,
     wake_at: Option<Duration>,
 }
@@ -209,6 +252,7 @@ impl Shell {
                     Effect::Sync(work) => {
                         let begun = self.clock.now().elapsed;
                         let result = self.dataplane.sync(self.state.table(), work.scope());
+                        let result = result.map(|synced| self.guarded(synced));
                         next = Some(Event::Synced { result, took: self.since(begun) });
                     }
                     Effect::Settle => {
@@ -219,11 +263,22 @@ impl Shell {
                     Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
                     Effect::Run(errand) => {
                         let result = self.beside.run(&errand);
+                        if errand == Errand::TakeOver {
+                            // Ours is in force, and what led to our predecessors is gone.
+                            self.predecessors.clear();
+                            self.carrier.disinherit();
+                        }
                         next = Some(Event::Ran { errand: errand.kind(), result });
                     }
                     Effect::WakeAt(at) => self.wake_at = Some(at),
-                    // Who no longer waits for the answer does not need it.
-                    Effect::Answer(reply, answer) => drop(reply.0.send(answer)),
+                    Effect::Answer(reply, mut answer) => {
+                        self.carrier.tell(&mut answer);
+                        if let Answer::Status(status) = &mut answer {
+                            status.localhost_node_ports = self.localnet.is_some();
+                        }
+                        // Who no longer waits for the answer does not need it.
+                        drop(reply.0.send(answer));
+                    }
                     Effect::Tell(text) => tell(&text),
                     Effect::Log(line) => log(&line),
                     Effect::Exit => return ControlFlow::Break(Ok(End::Stopped)),
@@ -235,6 +290,12 @@ impl Shell {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The guard is in force by now, so what it guards against may be.
+    fn guarded(&self, mut synced: Synced) -> Synced {
+        synced.waits.extend(self.localnet.as_ref().and_then(|localnet| localnet.open().err()));
+        synced
     }
 
     fn since(&self, begun: Duration) -> Duration {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
+use crate::traffic::Carried;
 
 /// How the loop is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct Status {
     pub mode: String,
     /// The iptables program that it writes with.
     pub program: Option<String>,
+    /// Whether node ports answer on 127.0.0.0/8 by its rules.
+    #[serde(default)]
+    pub localhost_node_ports: bool,
     /// The name of this node.
     pub node: String,
     /// When it started.
@@ -58,10 +62,24 @@ pub struct Status {
     pub service_ports: usize,
     /// Service ports that the kernel refused, with its reason.
     pub refused: BTreeMap<String, String>,
+    /// Service ports that are in force, though something is wrong with them.
+    pub warned: BTreeMap<String, String>,
     /// How many objects' fields have something wrong.
     pub reports: usize,
     /// What is wrong with files.
     pub problems: Vec<String>,
+    /// What the relay has carried, where there is one.
+    pub relay: Option<RelayStatus>,
+}
+
+/// What the relay has carried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RelayStatus {
+    /// So many listeners are open.
+    pub listeners: usize,
+    /// All of them together.
+    pub carried: Carried,
 }
 
 /// What is not in the kernel yet.
@@ -134,7 +152,9 @@ pub(super) struct Figures {
     last_failure: Option<String>,
     beside: Beside,
     waits: Vec<String>,
+    pub(super) stays: Vec<String>,
     pub(super) refused: BTreeMap<ServicePortId, String>,
+    pub(super) warned: BTreeMap<ServicePortId, String>,
 }
 
 impl Figures {
@@ -150,7 +170,9 @@ impl Figures {
             last_failure: None,
             beside: Beside::default(),
             waits: Vec::new(),
+            stays: Vec::new(),
             refused: BTreeMap::new(),
+            warned: BTreeMap::new(),
         }
     }
 
@@ -171,10 +193,15 @@ impl Figures {
         self.operations += synced.operations as u64;
         self.last = Some((now, took, synced.operations, synced.was_full));
         self.in_a_row = 0;
-        self.refused.retain(|id, _| !synced.was_full && !about.contains(id));
-        self.refused.extend(synced.refused.clone());
+        for (known, told) in [(&mut self.refused, &synced.refused), (&mut self.warned, &synced.warned)] {
+            known.retain(|id, _| !synced.was_full && !about.contains(id));
+            known.extend(told.clone());
+        }
         self.took_over(&synced.replaced);
         self.waits.clone_from(&synced.waits);
+        if synced.was_full {
+            self.stays.clone_from(&synced.stays);
+        }
     }
 
     pub(super) fn errand_done(&mut self, errand: ErrandKind, done: &Done) {
@@ -222,6 +249,11 @@ impl Figures {
         &self.waits
     }
 
+    /// Whether a sync ever went well.
+    pub(super) fn has_synced(&self) -> bool {
+        self.syncs > 0
+    }
+
     pub(super) fn failures_in_a_row(&self) -> u64 {
         self.in_a_row
     }
@@ -245,13 +277,18 @@ impl Figures {
                 retry_in_ms,
             },
             beside: Beside {
-                stays: self.waits.iter().chain(&self.beside.stays).cloned().collect(),
+                stays: self.waits.iter().chain(&self.stays).chain(&self.beside.stays).cloned().collect(),
                 ..self.beside.clone()
             },
-            refused: self.refused.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect(),
+            refused: named(&self.refused),
+            warned: named(&self.warned),
             ..Status::default()
         }
     }
+}
+
+fn named(ports: &BTreeMap<ServicePortId, String>) -> BTreeMap<String, String> {
+    ports.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect()
 }
 
 fn last_sync((at, took, operations, full): (Now, Duration, usize, bool), now: Now) -> LastSync {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::config::{WireConfig, nets, texts};
 use crate::objects::{Kind, Object, ObjectKey, Origin, Problem};
 use crate::picture::Snapshot;
+use crate::traffic::Traffic;
 
 /// A [`Snapshot`], as it is written.
 #[derive(Debug, Serialize)]
@@ -27,6 +28,7 @@ pub(super) struct Picture<'a> {
     reports: Vec<WireReport>,
     local_addresses: Option<&'a BTreeSet<IpAddr>>,
     described: Option<WireNode>,
+    traffic: &'a [Traffic],
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +48,8 @@ struct ReadPicture {
     reports: Vec<WireReport>,
     local_addresses: Option<BTreeSet<IpAddr>>,
     described: Option<WireNode>,
+    #[serde(default)]
+    traffic: Vec<Traffic>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,6 +98,7 @@ impl<'a> Picture<'a> {
             reports: snapshot.reports.iter().map(WireReport::of).collect(),
             local_addresses: snapshot.local_addresses.as_ref(),
             described: snapshot.described.as_ref().map(WireNode::of),
+            traffic: &snapshot.traffic,
         }
     }
 }
@@ -121,6 +126,7 @@ pub(super) fn read(answer: Value) -> Result<Snapshot, String> {
         reports: read.reports.into_iter().map(WireReport::read).collect(),
         local_addresses: read.local_addresses,
         described: read.described.map(WireNode::read).transpose()?,
+        traffic: read.traffic,
     })
 }
 
@@ -201,6 +207,7 @@ impl WireNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::Carried;
     use model::{Config, DetectLocal, NodePortAddress};
     use serde_json::json;
 
@@ -238,6 +245,13 @@ mod tests {
                 pod_cidrs: vec!["10.244.1.0/24".parse().unwrap()],
                 reports: Vec::new(),
             }),
+            traffic: vec![Traffic {
+                service_port: "default/web:http/tcp".into(),
+                family: "IPv4".into(),
+                purpose: "cluster".into(),
+                all: Carried { connections: 2, active: 1, ..Carried::default() },
+                endpoints: vec![("10.244.0.2:8080".parse().unwrap(), Carried::default())],
+            }],
         }
     }
 

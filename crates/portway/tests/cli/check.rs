@@ -35,7 +35,7 @@ fn every_problem_is_listed_under_its_file_or_object() {
 }
 
 #[test]
-fn two_modes_are_rendered_and_the_others_say_that_they_cannot_be_yet() {
+fn modes_are_rendered_and_the_one_without_rules_says_that_it_cannot_be_yet() {
     let place = Place::new();
     let text = place.on_examples("render --mode nftables").fine();
     assert!(text.contains("table ip kube-proxy") && text.contains("table ip6 kube-proxy"), "{text}");
@@ -43,11 +43,12 @@ fn two_modes_are_rendered_and_the_others_say_that_they_cannot_be_yet() {
         let text = place.on_examples(&format!("render --mode iptables --family {family}")).fine();
         assert!(text.contains("*nat\n:KUBE-SERVICES - [0:0]\n") && text.contains(address), "{text}");
     }
-    for mode in ["ipvs", "userspace"] {
-        place
-            .on_examples(&format!("render --mode {mode}"))
-            .refused(1, &[&format!("mode `{mode}`"), "`portway get routes`"]);
+    for (family, address) in [("ipv4", "10.111.43.24"), ("ipv6", "KUBE-PORTALS-CONTAINER")] {
+        let text = place.on_examples(&format!("render --mode userspace --family {family}")).fine();
+        assert!(text.starts_with("# The proxy's ports, from 40000 on, are examples"), "{text}");
+        assert!(text.contains(":KUBE-PORTALS-CONTAINER - [0:0]\n") && text.contains(address), "{text}");
     }
+    place.on_examples("render --mode ipvs").refused(1, &["mode `ipvs`", "`portway get routes`"]);
     place
         .on_examples("render --mode nftable")
         .refused(2, &["unknown mode `nftable`: did you mean `nftables`?"]);

@@ -46,6 +46,7 @@ fn answers_are_written_for_people() {
         ("sticky-local", "explain outside 10.0.0.5:30080"),
         ("weighted", "explain coredns-a default/api:80"),
         ("ipvs", "explain 10.244.1.5 10.96.0.10 --mode ipvs"),
+        ("userspace", "explain outside 10.0.0.5:30080 --mode userspace"),
     ] {
         let out = place.on_examples(&format!("{arguments} --node-name a")).fine();
         golden(&format!("explain-{name}.txt"), &out);

@@ -83,7 +83,9 @@ impl Probes {
         let mut welcomed = 0;
         for packet in &self.packets {
             let is_client = CLIENT.iter().any(|client| ip(client) == packet.source);
-            let Fate::OneOf(one_of) = table.fate(packet, &Promises::default()).fate else { continue };
+            let Fate::OneOf(one_of) = table.fate(packet, &Promises::default().of_rules()).fate else {
+                continue;
+            };
             if !is_client || one_of.affinity_seconds.is_none() {
                 continue;
             }
@@ -155,7 +157,7 @@ impl Probes {
 }
 
 fn is_sticky(table: &ForwardingTable, packet: &Packet) -> bool {
-    let fate = table.fate(packet, &Promises::default()).fate;
+    let fate = table.fate(packet, &Promises::default().of_rules()).fate;
     matches!(fate, Fate::OneOf(one_of) if one_of.affinity_seconds.is_some())
 }
 
@@ -179,7 +181,7 @@ fn ip(text: &str) -> IpAddr {
 
 fn expected(table: &ForwardingTable, packet: &Packet, sent: &SimPacket, memory: &Memory) -> Ends {
     let one = |end| Ends(BTreeMap::from([(end, (1, 1))]));
-    let one_of = match table.fate(packet, &Promises::default()).fate {
+    let one_of = match table.fate(packet, &Promises::default().of_rules()).fate {
         Fate::Untouched => return one(End::Untouched),
         Fate::Rejected => return one(End::Rejected),
         Fate::Dropped => return one(End::Dropped),

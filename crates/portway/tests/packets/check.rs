@@ -15,7 +15,7 @@ use playground::{Family, Outcome, Refusal, Reply, patient};
 use crate::manifest::Service;
 use crate::reference::{Verdict, verdict};
 use crate::stage::Stage;
-use crate::talk::{PATIENCE, SILENCE, every_kind};
+use crate::talk::{PATIENCE, SILENCE};
 
 /// So often is asked until every endpoint has answered: even one with a share of a quarter is missed by chance only once
 /// in 10²⁴ times.
@@ -90,6 +90,16 @@ impl Want {
         }
     }
 
+    /// The same where the mode may be one that cannot keep a client's address.
+    fn seen_by(self, keeps_source: bool) -> Self {
+        match self {
+            Self::Lands(pods) if !keeps_source => {
+                Self::Lands(pods.into_keys().map(|pod| (pod, true)).collect())
+            }
+            other => other,
+        }
+    }
+
     /// What the model says, in these words.
     fn of(fate: &Fate, stage: &Stage) -> Self {
         match fate {
@@ -156,7 +166,7 @@ impl Stage {
     /// Checks each row, over these families and every protocol.
     pub(crate) fn check_of(&self, families: &[Family], rows: &[(&str, Target, Want)]) {
         thread::scope(|scope| {
-            let kinds = every_kind().filter(|(family, _)| families.contains(family));
+            let kinds = self.way().every_kind().filter(|(family, _)| families.contains(family));
             for (family, protocol) in kinds {
                 scope.spawn(move || {
                     for row in rows {
@@ -173,7 +183,7 @@ struct Row<'a> {
     stage: &'a Stage,
     from: &'a str,
     target: &'a Target,
-    want: &'a Want,
+    want: Want,
     protocol: Protocol,
     to: SocketAddr,
     verdict: Verdict,
@@ -188,13 +198,14 @@ impl<'a> Row<'a> {
     ) -> Self {
         let to = target.address(family);
         let verdict = verdict(stage, from, protocol, to, target.at);
+        let want = want.clone().seen_by(stage.mode().promises().keeps_source);
         Self { stage, from, target, want, protocol, to, verdict }
     }
 
     fn check(&self) {
         let said = Want::of(&self.verdict.fate, self.stage);
-        self.demand(said == *self.want, format_args!("the model says {said:?}"));
-        match self.want {
+        self.demand(said == self.want, format_args!("the model says {said:?}"));
+        match &self.want {
             Want::Lands(pods) => self.check_landings(pods),
             Want::Refused | Want::Silent if self.is_own_datagram() => self.check_own_datagram(),
             Want::Refused if self.may_hear_late() => self.check_late_refusal(),

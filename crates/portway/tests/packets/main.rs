@@ -78,7 +78,6 @@ mod needs_root {
                 frontends::root_a_service_of_one_family_ignores_the_other
                 live::root_endpoints_come_and_go_without_a_failed_connection
                 live::root_services_come_and_go_beside_one_that_serves
-                restart::root_twenty_restarts_and_twenty_kills_break_nothing
                 restart::root_a_hand_over_disturbs_nobody
                 flows::root_a_udp_client_whose_pod_was_replaced_reaches_the_new_one
                 flows::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one
@@ -89,6 +88,18 @@ mod needs_root {
                 host::root_node_ports_move_with_the_address_of_the_host
                 host::root_node_ports_answer_after_an_interface_was_renamed_and_went_down_and_up
                 live::root_a_balancer_goes_on_when_a_node_dies
+                localhost::root_node_ports_answer_on_localhost
+                localhost::root_node_ports_answer_on_localhost_by_default_where_the_mode_promises
+                localhost::root_a_hand_over_keeps_localhost_served
+            }
+        };
+    }
+
+    /// Those of modes whose connections outlive portway.
+    macro_rules! kernel_cases {
+        ($way:ident) => {
+            cases! { $way:
+                restart::root_twenty_restarts_and_twenty_kills_break_nothing
             }
         };
     }
@@ -97,6 +108,7 @@ mod needs_root {
 
     mod nftables {
         all_cases!(Nftables);
+        kernel_cases!(Nftables);
 
         // Once for all: a tour through every mode is the same wherever it begins. And from upstream's rules into this mode.
         cases! { Nftables:
@@ -109,10 +121,23 @@ mod needs_root {
 
     mod iptables_nft {
         all_cases!(IptablesNft);
+        kernel_cases!(IptablesNft);
     }
 
     mod iptables_legacy {
         all_cases!(IptablesLegacy);
+        kernel_cases!(IptablesLegacy);
+    }
+
+    mod userspace {
+        all_cases!(Userspace);
+
+        cases! { Userspace:
+            carried::root_a_dead_pod_costs_the_client_no_error
+            carried::root_after_a_crash_the_same_ports_are_bound_and_the_gap_is_short
+            carried::root_a_port_of_ours_that_is_dialled_directly_refuses
+            carried::root_switching_to_and_from_userspace_fails_no_new_connection
+        }
     }
 }
 

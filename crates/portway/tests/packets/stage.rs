@@ -18,6 +18,7 @@ use playground::plan::NODES;
 use playground::{Options, Place, Playground, PodNetwork, Process, available, patient};
 use portway::modes::Mode;
 use portway::picture::Picture;
+use portway::run::Status;
 use portway::socket;
 use serde_json::Value;
 
@@ -96,6 +97,10 @@ pub(crate) struct Stage {
     files: BTreeMap<String, Vec<Value>>,
     // Portways first, so that they end before their nodes go.
     portways: BTreeMap<&'static str, Process>,
+    /// Those that handed over and still carry connections.
+    old: Vec<Process>,
+    /// Whether the portway of a node carries connections.
+    carries: BTreeMap<&'static str, bool>,
     pub(crate) playground: Playground,
     pub(crate) talk: Talk,
     /// The node to which the outside client sends what is for Services.
@@ -112,6 +117,8 @@ impl Stage {
             revision: 0,
             files: BTreeMap::new(),
             portways: BTreeMap::new(),
+            old: Vec::new(),
+            carries: NODES.into_iter().map(|node| (node, setting.way.carries())).collect(),
             playground: Playground::new(&options).unwrap(),
             talk: Talk::new(),
             gateway: "a",
@@ -189,14 +196,31 @@ impl Stage {
         assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
     }
 
-    /// Starts another portway on a node that goes on in the place of the one that is there, and then ends that one.
+    /// Starts another portway on a node that goes on in the place of the one that is there, and then ends that one, unless it
+    /// carries connections.
     pub(crate) fn hand_over(&mut self, node: &'static str) {
-        let mut old = self.portways.remove(node).unwrap();
+        self.hand_over_carrying(node);
+        let carried = std::mem::replace(self.carries.entry(node).or_default(), self.setting.way.carries());
+        if !carried {
+            self.end_old();
+        }
+    }
+
+    /// The same; the old one carries connections, and stays until [`Self::end_old`].
+    pub(crate) fn hand_over_carrying(&mut self, node: &'static str) {
+        self.old.extend(self.portways.remove(node));
         self.setting.arguments.push("--take-over");
         self.start(node);
         self.setting.arguments.pop();
         self.wait_for_sync(node);
-        assert!(old.terminate(DEADLINE).unwrap().is_some_and(|status| status.success()));
+    }
+
+    /// Ends the portways that handed over and carried connections, which are all at their end.
+    pub(crate) fn end_old(&mut self) {
+        for mut old in std::mem::take(&mut self.old) {
+            let ended = old.terminate(DEADLINE).unwrap();
+            assert!(ended.is_some_and(|status| status.success()), "{ended:?}: {}", old.output().join("\n"));
+        }
     }
 
     /// Adds or replaces a Service, though perhaps nobody is there who could follow.
@@ -226,6 +250,23 @@ impl Stage {
     pub(crate) fn route_services_via(&mut self, node: &'static str) {
         self.playground.route_services_via(node).unwrap();
         self.gateway = node;
+    }
+
+    /// How the portway of a node is doing.
+    pub(crate) fn status(&self, node: &str) -> Status {
+        socket::status(&self.run_dir(node)).unwrap()
+    }
+
+    /// The rules of a node that lead somewhere, as the iptables program of its mode prints them.
+    pub(crate) fn rules(&self, node: &str) -> Vec<String> {
+        let saved = self.output(node, Command::new("iptables-nft-save"));
+        saved.lines().filter(|line| line.starts_with("-A ")).map(str::to_owned).collect()
+    }
+
+    /// The ports of our own that the rules of a node lead to.
+    pub(crate) fn listening(&self, node: &str) -> BTreeSet<u16> {
+        let port = |line: &String| line.split_once("--to-ports ")?.1.trim().parse().ok();
+        self.rules(node).iter().filter_map(port).collect()
     }
 
     /// The picture that the portway of a node has.
@@ -321,6 +362,7 @@ impl Drop for Stage {
         }
         self.talk.tell(&self.counted_as);
         self.portways.clear();
+        self.old.clear();
         // What is left in the folder of temporary files harms nobody.
         let _ = fs::remove_dir_all(&self.folder);
     }

@@ -12,18 +12,10 @@ use playground::{Ask, Family, Outcome, Place, Stats, sctp_init};
 
 use crate::manifest::family_name;
 
-/// All protocols that a Service can have.
-pub(crate) const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
-
 /// Who has not answered by then will not; far longer than an answer takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Who is dropped hears nothing for so long. A refusal comes within a millisecond.
 pub(crate) const SILENCE: Duration = Duration::from_millis(400);
-
-/// Every combination of family and protocol.
-pub(crate) fn every_kind() -> impl Iterator<Item = (Family, Protocol)> {
-    Family::ALL.into_iter().flat_map(|family| PROTOCOLS.map(|protocol| (family, protocol)))
-}
 
 /// Who asks, and counts.
 #[derive(Debug)]

@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-use kernel::xtables::{Family, Programs, Variant};
+use kernel::xtables::{self, Programs, Variant};
+use model::Protocol;
+use playground::Family;
 use portway::modes::Mode;
+
+/// All protocols that a Service can have.
+const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
 /// A mode, with its program where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,16 +16,18 @@ pub(crate) enum Way {
     Nftables,
     IptablesNft,
     IptablesLegacy,
+    Userspace,
 }
 
 impl Way {
-    /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Nftables, Self::IptablesNft, Self::IptablesLegacy];
+    /// All in which the kernel carries connections, so that they outlive portway.
+    pub(crate) const KERNEL: [Self; 3] = [Self::Nftables, Self::IptablesNft, Self::IptablesLegacy];
 
     pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Nftables => Mode::Nftables,
             Self::IptablesNft | Self::IptablesLegacy => Mode::Iptables,
+            Self::Userspace => Mode::Userspace,
         }
     }
 
@@ -28,7 +35,7 @@ impl Way {
     pub(crate) fn program(self) -> Option<Variant> {
         match self {
             Self::Nftables => None,
-            Self::IptablesNft => Some(Variant::Nft),
+            Self::IptablesNft | Self::Userspace => Some(Variant::Nft),
             Self::IptablesLegacy => Some(Variant::Legacy),
         }
     }
@@ -39,6 +46,8 @@ impl Way {
             Self::Nftables => &["--mode", "nftables"],
             Self::IptablesNft => &["--mode", "iptables", "--iptables-program", "nft"],
             Self::IptablesLegacy => &["--mode", "iptables", "--iptables-program", "legacy"],
+            // Held connections are to end by themselves.
+            Self::Userspace => &["--mode", "userspace", "--iptables-program", "nft", "--drain-timeout", "5m"],
         }
     }
 
@@ -47,11 +56,28 @@ impl Way {
     pub(crate) fn is_available(self) -> bool {
         let Some(variant) = self.program() else { return true };
         let mut found = Programs::find();
-        let missing = Family::ALL.into_iter().find(|family| found.door(variant, *family).is_none());
+        let missing = xtables::Family::ALL.into_iter().find(|family| found.door(variant, *family).is_none());
         if let Some(family) = missing {
             eprintln!("skipped: {variant} is not installed for {family}");
         }
         missing.is_none()
+    }
+
+    /// Does it carry connections itself, so that they end with it?
+    pub(crate) fn carries(self) -> bool {
+        self == Self::Userspace
+    }
+
+    /// The protocols that it serves.
+    pub(crate) fn protocols(self) -> &'static [Protocol] {
+        if self.mode().promises().carries_sctp { &PROTOCOLS } else { &PROTOCOLS[..2] }
+    }
+
+    /// Every combination of family and protocol.
+    pub(crate) fn every_kind(self) -> impl Iterator<Item = (Family, Protocol)> {
+        Family::ALL
+            .into_iter()
+            .flat_map(move |family| self.protocols().iter().map(move |protocol| (family, *protocol)))
     }
 
     /// Does the kernel answer a refused TCP connection with a reset? If not, with an ICMP error.
@@ -66,6 +92,7 @@ impl fmt::Display for Way {
             Self::Nftables => "nftables",
             Self::IptablesNft => "iptables-nft",
             Self::IptablesLegacy => "iptables-legacy",
+            Self::Userspace => "userspace",
         })
     }
 }

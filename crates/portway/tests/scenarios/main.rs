@@ -6,6 +6,7 @@
 mod bless;
 mod facts;
 mod iptables;
+mod localhost;
 mod nftables;
 mod parse;
 mod print;
@@ -14,6 +15,7 @@ mod run;
 mod step;
 mod subject;
 mod tally;
+mod userspace;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -28,6 +30,7 @@ use tally::Tally;
 /// The tests that are no file, but are about all of them: see `proof.rs`, `kernel.rs` and `packets.rs` of each mode.
 const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
 const IPTABLES_PROOF: &str = "iptables::every-rule-is-needed";
+const USERSPACE_PROOF: &str = "userspace::every-rule-is-needed";
 const REAL: &str = "needs_root::nftables-on-the-real-kernel";
 const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
 const PROGRAMS: [(Variant, &str, &str); 2] = [
@@ -42,6 +45,19 @@ const PROGRAMS: [(Variant, &str, &str); 2] = [
         "needs_root::iptables-legacy-packets-on-the-real-kernel",
     ),
 ];
+/// The same of userspace.
+const USERSPACE_PROGRAMS: [(Variant, &str, &str); 2] = [
+    (
+        Variant::Nft,
+        "needs_root::userspace-by-iptables-nft-on-the-real-kernel",
+        "needs_root::userspace-by-iptables-nft-packets-on-the-real-kernel",
+    ),
+    (
+        Variant::Legacy,
+        "needs_root::userspace-by-iptables-legacy-on-the-real-kernel",
+        "needs_root::userspace-by-iptables-legacy-packets-on-the-real-kernel",
+    ),
+];
 
 fn main() -> io::Result<ExitCode> {
     let wish = Wish::from(std::env::args().skip(1));
@@ -49,9 +65,10 @@ fn main() -> io::Result<ExitCode> {
         scenario_files()?.into_iter().filter(|file| wish.includes(&name(file))).collect();
     let mut out = io::stdout().lock();
     if wish.list {
-        let others = [PROOF, IPTABLES_PROOF, REAL, PACKETS]
+        let programs = PROGRAMS.into_iter().chain(USERSPACE_PROGRAMS);
+        let others = [PROOF, IPTABLES_PROOF, USERSPACE_PROOF, REAL, PACKETS]
             .into_iter()
-            .chain(PROGRAMS.into_iter().flat_map(|(_, rules, packets)| [rules, packets]));
+            .chain(programs.flat_map(|(_, rules, packets)| [rules, packets]));
         let others = others.filter(|test| wish.includes(test)).map(str::to_owned);
         for test in files.iter().map(|file| name(file)).chain(others) {
             writeln!(out, "{test}: test")?;
@@ -74,6 +91,9 @@ fn main() -> io::Result<ExitCode> {
     if wish.includes(IPTABLES_PROOF) {
         tell(IPTABLES_PROOF, &tally.prove_iptables(&scenarios()))?;
     }
+    if wish.includes(USERSPACE_PROOF) {
+        tell(USERSPACE_PROOF, &tally.prove_userspace(&scenarios()))?;
+    }
     if wish.includes(REAL) {
         tell(REAL, &tally.ask_real(&scenarios()))?;
     }
@@ -86,6 +106,14 @@ fn main() -> io::Result<ExitCode> {
         }
         if wish.includes(packets) {
             tell(packets, &tally.send_packets_by(variant, &scenarios()))?;
+        }
+    }
+    for (variant, rules, packets) in USERSPACE_PROGRAMS {
+        if wish.includes(rules) {
+            tell(rules, &tally.ask_userspace(variant, &scenarios()))?;
+        }
+        if wish.includes(packets) {
+            tell(packets, &tally.send_userspace(variant, &scenarios()))?;
         }
     }
     write!(out, "\n{failures}")?;

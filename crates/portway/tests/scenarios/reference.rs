@@ -20,7 +20,7 @@ pub(crate) struct Reference {
 
 /// One way in which everything so far may have come about.
 #[derive(Clone, Debug, Default)]
-struct World {
+pub(crate) struct World {
     memory: Memory,
     last: Option<(IpAddr, u16)>,
 }
@@ -66,7 +66,7 @@ impl Subject for Reference {
 
 impl World {
     /// Where the packet ends here, and the worlds that follow from it.
-    fn visit(&self, now_seconds: u64, packet: &Packet, answer: &Answer) -> (Visit, Vec<World>) {
+    pub(crate) fn visit(&self, now_seconds: u64, packet: &Packet, answer: &Answer) -> (Visit, Vec<World>) {
         let (outcome, next) = match &answer.fate {
             Fate::Untouched => (Outcome::Untouched, vec![self.without_last()]),
             Fate::Rejected => (Outcome::Rejected, vec![self.without_last()]),

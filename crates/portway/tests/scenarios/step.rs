@@ -86,6 +86,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// The same from somebody who may be unable to keep sources.
+    pub(crate) fn seen_through(&self, promises: &Promises) -> Self {
+        let Outcome::OneOf(landings) = self else { return self.clone() };
+        let hides = !promises.keeps_source;
+        let seen = |landing: &Landing| Landing { masqueraded: landing.masqueraded || hides, ..*landing };
+        Outcome::OneOf(landings.iter().map(seen).collect())
+    }
+
     /// One line for each thing that it says, as a scenario writes it.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {

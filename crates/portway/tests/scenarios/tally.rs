@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use kernel::namespace::Namespace;
 use kernel::xtables::Variant;
+use portway::modes::Mode;
 
 use crate::iptables;
+use crate::localhost;
 use crate::nftables::heard::Refusal;
 use crate::nftables::kernel::{Done, Real};
 use crate::nftables::packets::{self, Sender};
@@ -15,6 +17,7 @@ use crate::nftables::stage::Stage;
 use crate::nftables::twin::Twin;
 use crate::run::{self, Outcomes};
 use crate::step::Scenario;
+use crate::userspace;
 
 /// What was asked so far.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Tally {
     reference: Packets,
     twin: Packets,
     iptables: Packets,
+    localhost: Packets,
+    userspace: Packets,
     /// What the real kernel was asked, or why it was not.
     real: Option<Result<Done, String>>,
     /// What was sent through the real kernel, or why nothing was: for each mode.
@@ -31,8 +36,10 @@ pub(crate) struct Tally {
     left_out: Option<usize>,
     /// How many kinds of iptables rules were left out, and how many of them nobody can miss.
     iptables_left_out: Option<(usize, usize)>,
-    /// What each iptables program did, or why it did nothing.
-    programs: Vec<(Variant, Result<iptables::kernel::Done, String>)>,
+    /// The same of userspace.
+    userspace_left_out: Option<(usize, usize)>,
+    /// What each iptables program did for a mode, or why it did nothing.
+    programs: Vec<(String, Result<iptables::kernel::Done, String>)>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +67,12 @@ impl Tally {
         let iptables = run::run(scenario, &mut iptables::twin::Twin::checked());
         self.iptables.count(&iptables);
         failures.extend(named("iptables on the twin", iptables.failures));
+        let localhost = run::run(scenario, &mut localhost::Listeners::default());
+        self.localhost.count(&localhost);
+        failures.extend(named("node ports on localhost", localhost.failures));
+        let userspace = run::run(scenario, &mut userspace::twin::Twin::checked());
+        self.userspace.count(&userspace);
+        failures.extend(named("userspace on the twin", userspace.failures));
         failures
     }
 
@@ -130,10 +143,50 @@ impl Tally {
 
     /// Writes all scenarios by a real iptables program. Returns all that failed.
     pub(crate) fn ask_program(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
-        let asked = iptables::kernel::ask(variant, scenarios);
+        self.ask_mode(Mode::Iptables, variant, variant.to_string(), scenarios)
+    }
+
+    /// The same with the rules of userspace.
+    pub(crate) fn ask_userspace(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
+        self.ask_mode(Mode::Userspace, variant, format!("userspace by {variant}"), scenarios)
+    }
+
+    fn ask_mode(
+        &mut self,
+        mode: Mode,
+        variant: Variant,
+        name: String,
+        scenarios: &[Scenario],
+    ) -> Vec<String> {
+        let asked = iptables::kernel::ask(mode, variant, scenarios);
         let (done, failures) = asked.map_or_else(|why| (Err(why), Vec::new()), |(done, all)| (Ok(done), all));
-        self.programs.push((variant, done));
-        named(&variant.to_string(), failures).collect()
+        let failures = named(&name, failures).collect();
+        self.programs.push((name, done));
+        failures
+    }
+
+    /// Sends the packets of all scenarios through the real kernel, with the rules of userspace. Returns all that failed.
+    pub(crate) fn send_userspace(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
+        let name = format!("userspace by {variant}");
+        let is_possible = Namespace::create().map_err(|e| format!("a network namespace needs root: {e}"));
+        match is_possible.and_then(|_| userspace::packets::send(variant, scenarios)) {
+            Ok((sent, failures)) => {
+                let failures = named(&format!("{name}: packets on the real kernel"), failures).collect();
+                self.sent.push((name, Ok(sent)));
+                failures
+            }
+            Err(reason) => {
+                self.sent.push((name, Err(reason)));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Leaves out every kind of rule of userspace in turn. Returns those that nobody missed.
+    pub(crate) fn prove_userspace(&mut self, scenarios: &[Scenario]) -> Vec<String> {
+        let (problems, tried, unmissed) = userspace::proof::survivors(scenarios);
+        self.userspace_left_out = Some((tried, unmissed));
+        problems
     }
 
     /// Leaves out every kind of iptables rule in turn. Returns those that nobody missed.
@@ -145,15 +198,18 @@ impl Tally {
 
     /// Prints the counts.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { scenarios, reference, twin, iptables, .. } = self;
+        let Self { scenarios, reference, twin, iptables, userspace, localhost, .. } = self;
         if *scenarios > 0 {
             writeln!(
                 out,
                 "counted: {scenarios} scenarios, {} packets, {} skipped; nftables on the twin: {} packets, {} skipped",
                 reference.asked, reference.skipped, twin.asked, twin.skipped
             )?;
-            let Packets { asked, skipped } = iptables;
-            writeln!(out, "counted: iptables on the twin: {asked} packets, {skipped} skipped")?;
+            for (mode, Packets { asked, skipped }) in [("iptables", iptables), ("userspace", userspace)] {
+                writeln!(out, "counted: {mode} on the twin: {asked} packets, {skipped} skipped")?;
+            }
+            let Packets { asked, skipped } = localhost;
+            writeln!(out, "counted: node ports on localhost: {asked} packets, {skipped} skipped")?;
         }
         match &self.real {
             Some(Ok(done)) => print_real(out, *done)?,
@@ -173,19 +229,21 @@ impl Tally {
     }
 
     fn print_iptables(&self, out: &mut dyn Write) -> io::Result<()> {
-        if let Some((tried, unmissed)) = self.iptables_left_out {
+        let left_out = [("iptables", self.iptables_left_out), ("userspace", self.userspace_left_out)];
+        for (mode, left_out) in left_out {
+            let Some((tried, unmissed)) = left_out else { continue };
             writeln!(
                 out,
-                "counted: {tried} kinds of iptables rules left out, one at a time; {unmissed} that no first packet misses"
+                "counted: {tried} kinds of {mode} rules left out, one at a time; {unmissed} that no first packet misses"
             )?;
         }
-        for (variant, done) in &self.programs {
+        for (name, done) in &self.programs {
             match done {
                 Ok(iptables::kernel::Done { restored, listings }) => writeln!(
                     out,
-                    "counted: {variant} on the real kernel: {restored} texts restored, {listings} saved as on the twin"
+                    "counted: {name} on the real kernel: {restored} texts restored, {listings} saved as on the twin"
                 )?,
-                Err(reason) => writeln!(out, "skipped: {variant} on the real kernel: {reason}")?,
+                Err(reason) => writeln!(out, "skipped: {name} on the real kernel: {reason}")?,
             }
         }
         Ok(())

@@ -1,46 +1,40 @@
 //! What belongs to no service port: fixed chains, the last rules of `KUBE-SERVICES`, and the jumps from the kernel's own
 //! chains.
 
-use std::collections::BTreeSet;
-
 use kernel::xtables::{Is, Match, Rule, State, Table, Target};
 use model::Family;
 use model::net::IpNet;
 
-use super::{Base, Chain, Jump, Renderer};
-use crate::iptables::names::{self, name};
+use super::{Renderer, marks};
+use crate::chains::{Base, CANARY, Chain, Jump, NODE_PORTS, Place, SERVICES, filter_jumps, name, states};
+use crate::iptables::names;
 
 const LAST: &str = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
 pub(super) fn base(renderer: &Renderer<'_>) -> Base {
     let mark = renderer.options.masquerade_mark;
     let has_guard = renderer.options.localhost_node_ports && renderer.family == Family::V4;
-    let firewall = has_guard.then(|| chain(names::FIREWALL, vec![guard()]));
-    let forward = chain(names::FORWARD, forward(mark, renderer.options.drops_invalid));
-    let mark_masq = chain(names::MARK_MASQ, vec![Rule::new([], Target::OrMark(mark))]);
-    let postrouting = chain(names::POSTROUTING, postrouting(mark));
-    let canary = || chain(names::CANARY, Vec::new());
+    let forward = Chain::new(names::FORWARD, forward(mark, renderer.options.drops_invalid));
+    let mark_masq = Chain::new(names::MARK_MASQ, vec![Rule::new([], Target::OrMark(mark))]);
+    let postrouting = Chain::new(names::POSTROUTING, postrouting(mark));
+    let canary = || Chain::new(CANARY, Vec::new());
     Base {
-        filter: [forward].into_iter().chain(firewall).chain([canary()]).collect(),
+        filter: vec![forward, canary()],
         nat: [postrouting, mark_masq]
             .into_iter()
-            .chain(renderer.pods.mark_outside())
+            .chain(marks::mark_outside(&renderer.pods))
             .chain([canary()])
             .collect(),
         mangle: vec![canary()],
-        last_services: last_services(renderer),
+        last: last_services(renderer),
         jumps: jumps(has_guard),
     }
-}
-
-fn chain(text: &str, rules: Vec<Rule>) -> Chain {
-    Chain { name: name(text), rules }
 }
 
 fn last_services(renderer: &Renderer<'_>) -> Vec<Rule> {
     let rule = |destination: &Vec<Match>| {
         let parts = [comment(LAST)].into_iter().chain(destination.iter().cloned());
-        Rule::new(parts, Target::Jump(name(names::NODE_PORTS)))
+        Rule::new(parts, Target::Jump(name(NODE_PORTS)))
     };
     renderer.node_ports.destinations.iter().map(rule).collect()
 }
@@ -82,41 +76,26 @@ fn guard() -> Rule {
 }
 
 fn jumps(has_guard: bool) -> Vec<Jump> {
-    let (filter, nat) = (Table::Filter, Table::Nat);
-    let seen = "kubernetes externally-visible service portals";
     let portals = "kubernetes service portals";
-    let balancers = "kubernetes load balancer firewall";
-    let mut jumps = vec![
-        jump(filter, "INPUT", names::EXTERNAL_SERVICES, true, seen),
-        jump(filter, "FORWARD", names::EXTERNAL_SERVICES, true, seen),
-        jump(filter, "INPUT", names::NODE_PORTS, false, "kubernetes health check service ports"),
-        jump(filter, "FORWARD", names::SERVICES, true, portals),
-        jump(filter, "OUTPUT", names::SERVICES, true, portals),
-        jump(filter, "FORWARD", names::FORWARD, false, "kubernetes forwarding rules"),
-        jump(filter, "INPUT", names::PROXY_FIREWALL, true, balancers),
-        jump(filter, "OUTPUT", names::PROXY_FIREWALL, true, balancers),
-        jump(filter, "FORWARD", names::PROXY_FIREWALL, true, balancers),
-        jump(nat, "OUTPUT", names::SERVICES, false, portals),
-        jump(nat, "PREROUTING", names::SERVICES, false, portals),
-        jump(nat, "POSTROUTING", names::POSTROUTING, false, "kubernetes postrouting rules"),
-    ];
+    let forward = jump(Table::Filter, "FORWARD", names::FORWARD, &[comment("kubernetes forwarding rules")]);
+    let mut jumps = filter_jumps([forward]);
+    jumps.extend([
+        jump(Table::Nat, "OUTPUT", SERVICES, &[comment(portals)]),
+        jump(Table::Nat, "PREROUTING", SERVICES, &[comment(portals)]),
+        jump(Table::Nat, "POSTROUTING", names::POSTROUTING, &[comment("kubernetes postrouting rules")]),
+    ]);
     if has_guard {
-        for from in ["INPUT", "OUTPUT"] {
-            let rule = Rule::new([], Target::Jump(name(names::FIREWALL)));
-            jumps.push(Jump { table: filter, from: name(from), rule });
-        }
+        // kubelet's chain, which may hold rules of others: what counts is that ours is among them.
+        let from = name(names::FIREWALL);
+        jumps.push(Jump { table: Table::Filter, from, place: Place::First, rule: guard() });
+        jumps.extend(["INPUT", "OUTPUT"].map(|from| jump(Table::Filter, from, names::FIREWALL, &[])));
     }
     jumps
 }
 
-fn jump(table: Table, from: &str, to: &str, only_new: bool, words: &str) -> Jump {
-    let new = only_new.then(|| states(Is::Equal, &[State::New]));
-    let rule = Rule::new(new.into_iter().chain([comment(words)]), Target::Jump(name(to)));
-    Jump { table, from: name(from), rule }
-}
-
-fn states(is: Is, states: &[State]) -> Match {
-    Match::State(is, states.iter().copied().collect::<BTreeSet<_>>())
+fn jump(table: Table, from: &str, to: &str, parts: &[Match]) -> Jump {
+    let rule = Rule::new(parts.iter().cloned(), Target::Jump(name(to)));
+    Jump { table, from: name(from), place: Place::First, rule }
 }
 
 fn comment(text: &str) -> Match {

@@ -5,33 +5,84 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `tables` | the words: chain, shared chain, jump |
 //! | `base` | fixed chains, and the jumps that lead into them |
-//! | `node_ports` | where node ports answer |
-//! | `pods` | how rules tell pods from others |
+//! | `marks` | how rules mark those whose source is hidden |
 //! | `port` | one service port: which chains it needs |
-//! | `frontends` | its rules in shared chains: what leads to it, and what refuses for it |
+//! | `frontends` | its rules in shared chains: what leads to it |
 //! | `own` | its own chains |
 //!
 //! The order is that of service port ids, then upstream's: equal tables make equal rules.
 
 mod base;
 mod frontends;
-mod node_ports;
+mod marks;
 mod own;
-mod pods;
 mod port;
-mod tables;
 
 use std::collections::BTreeMap;
 
+use kernel::xtables::{Rule, Table};
 use model::table::HealthCheck;
 use model::{Family, ForwardingTable, ServiceName, ServicePort};
-use node_ports::NodePorts;
-use pods::Pods;
-pub use tables::{Base, Chain, Jump, PortRules, Shared, Tables};
 
+use super::names::is_of_a_service_port;
 use super::{Comments, Options};
+use crate::chains::{
+    self, Base, NODE_PORTS, NodePorts, Order, Pods, PortRules, SERVICES, Shared, Style, Tables,
+};
+
+/// Chains in which every service port may have rules, in the order in which they are written.
+pub const SHARED: [Shared; 6] = [
+    Shared::REFUSED,
+    Shared::EXTERNAL_REFUSED,
+    Shared::HEALTH_CHECKS,
+    Shared::PROXY_FIREWALL,
+    TO_SERVICES,
+    TO_NODE_PORTS,
+];
+/// `nat` `KUBE-SERVICES`: addresses. Behind the last rule, which leads to node ports, none may come.
+pub const TO_SERVICES: Shared = Shared { table: Table::Nat, name: SERVICES, order: Order::BeforeTheLast };
+/// `nat` `KUBE-NODEPORTS`: node ports. An address that is no node port's stands in front of them.
+pub const TO_NODE_PORTS: Shared = Shared { table: Table::Nat, name: NODE_PORTS, order: Order::ReturnFirst };
+
+impl Style for Options {
+    type Renderer<'a> = Renderer<'a>;
+
+    const SHARED: &'static [Shared] = &SHARED;
+    const ADDRESSES: Shared = TO_SERVICES;
+    const NODE_PORTS: Shared = TO_NODE_PORTS;
+    const LANDMARKS: &'static [(Table, &'static str)] = &[(Table::Filter, SERVICES), (Table::Nat, SERVICES)];
+
+    fn lines_at_once(&self) -> usize {
+        self.lines_at_once
+    }
+
+    fn renderer<'a>(&'a self, table: &'a ForwardingTable, family: Family) -> Renderer<'a> {
+        Renderer::new(table, family, self)
+    }
+
+    fn is_of_a_service_port(chain: &str) -> bool {
+        is_of_a_service_port(chain)
+    }
+
+    fn leads(&self, rule: &Rule) -> bool {
+        rule.jump().is_some_and(|jump| is_of_a_service_port(jump.as_str()))
+    }
+}
+
+impl chains::Renderer for Renderer<'_> {
+    fn base(&self) -> Base {
+        self.base()
+    }
+
+    fn of_port(&self, port: &ServicePort) -> PortRules {
+        self.of_port(port)
+    }
+
+    fn has_comments(&self) -> bool {
+        self.has_comments()
+    }
+}
 
 /// Renders for one family.
 #[derive(Debug)]
@@ -54,7 +105,12 @@ impl<'a> Renderer<'a> {
             health_checks: table.health_checks(),
             options: *options,
             pods: Pods::of(&table.node().pods, family),
-            node_ports: NodePorts::of(table.node(), family, options),
+            node_ports: NodePorts::of(
+                table.node(),
+                family,
+                options.default_node_port_addresses,
+                options.localhost_node_ports && family == Family::V4,
+            ),
             has_comments: match options.comments {
                 Comments::Always => true,
                 Comments::UpTo(most) => has_at_most(table, family, most),
@@ -80,8 +136,7 @@ impl<'a> Renderer<'a> {
 
     /// Everything.
     pub fn tables(&self) -> Tables {
-        let ports = self.table.ports().map(|port| self.of_port(port));
-        Tables::assemble(self.family, self.base(), ports)
+        Tables::assemble::<Options>(self.family, self, self.table.ports().map(|port| &**port))
     }
 }
 

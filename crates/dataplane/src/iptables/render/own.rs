@@ -13,10 +13,11 @@ use model::net::{IpNet, show_address_and_port};
 use model::table::{AllowedSources, Masquerade};
 use model::{Endpoint, FrontendKind, Pool, Route};
 
-use super::frontends::{address_parts, kind, sources};
+use super::frontends::address_parts;
 use super::port::Port;
-use super::{PortRules, Renderer};
-use crate::iptables::names::{self, name};
+use super::{Renderer, marks};
+use crate::chains::{PortRules, name, sources};
+use crate::iptables::names;
 
 pub(super) fn write(renderer: &Renderer<'_>, port: &Port<'_>, rules: &mut PortRules) {
     let writer = Writer { renderer, port };
@@ -50,7 +51,7 @@ impl Writer<'_> {
             Masquerade::ThisHost => self.short_cut(route),
             Masquerade::Everybody => vec![Rule::new([self.external_comment("masquerade")], mark())],
             Masquerade::AllButPods => {
-                vec![self.renderer.pods.mark_others(&[self.external_comment("masquerade")])]
+                vec![marks::mark_others(&self.renderer.pods, &[self.external_comment("masquerade")])]
             }
             Masquerade::Nobody => Vec::new(),
         };
@@ -109,10 +110,10 @@ impl Writer<'_> {
                 && route.inside.pool().is_some_and(|own| self.port.chain_of(own) == self.port.chain_of(pool))
         };
         let route = self.port.routes.iter().find(is_led_here)?;
-        let parts = address_parts(self.port, self.port.comment("", kind(route)), route);
+        let parts = address_parts(self.port, route);
         match route.masquerade {
             Masquerade::Everybody => Some(Rule::new(parts, mark())),
-            Masquerade::AllButPods => Some(self.renderer.pods.mark_others(&parts)),
+            Masquerade::AllButPods => Some(marks::mark_others(&self.renderer.pods, &parts)),
             Masquerade::Nobody | Masquerade::ThisHost => None,
         }
     }

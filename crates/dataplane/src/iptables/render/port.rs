@@ -3,19 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use kernel::xtables::{ChainName, Match, Protocol, Rule, Target};
-use model::table::How;
+use kernel::xtables::{ChainName, Match, Protocol};
 use model::{Endpoint, Family, FrontendKind, Pool, Route, ServicePort};
 
-use super::{PortRules, Renderer, Shared, frontends, own};
+use super::{Renderer, frontends, own};
+use crate::chains::{PortRules, Refusals, comment_of, is_local, number_of, pools, routes_of};
 use crate::iptables::names::Names;
-
-/// Upstream's order.
-const KINDS: [FrontendKind; 4] =
-    [FrontendKind::ClusterIp, FrontendKind::ExternalIp, FrontendKind::LoadBalancerIp, FrontendKind::NodePort];
-
-/// A comment may have so many bytes: one more, and the program refuses everything.
-const COMMENT_BYTES_MAX: usize = 255;
 
 /// A service port, in one family.
 #[derive(Debug)]
@@ -30,12 +23,19 @@ pub(super) struct Port<'a> {
 pub(super) fn rules(renderer: &Renderer<'_>, port: &ServicePort) -> PortRules {
     let mut rules = PortRules::default();
     let subject = Port::of(port, renderer.family);
+    let refusals = Refusals {
+        node: renderer.table.node(),
+        node_ports: &renderer.node_ports,
+        port: &subject.names.port,
+        firewall: subject.names.firewall.as_str(),
+    };
+    for route in &subject.routes {
+        refusals.write(route, &mut rules);
+    }
     frontends::write(renderer, &subject, &mut rules);
     let is_of_family = port.frontends().any(|frontend| frontend.family() == renderer.family);
     if let Some(check) = renderer.health_checks.get(&port.id().service).filter(|_| is_of_family) {
-        let door = [Match::Protocol(Protocol::TCP), Match::DestinationPort(check.port)];
-        let parts = [subject.comment("", " health check node port")].into_iter().chain(door);
-        rules.push(Shared::HealthChecks, Rule::new(parts, Target::Accept));
+        refusals.let_health_check_in(check, &mut rules);
     }
     own::write(renderer, &subject, &mut rules);
     rules
@@ -50,27 +50,17 @@ pub(super) fn endpoints(port: &ServicePort, family: Family) -> BTreeMap<(IpAddr,
 
 impl<'a> Port<'a> {
     fn of(port: &'a ServicePort, family: Family) -> Self {
-        let of_kind = |kind| {
-            port.routes.iter().filter(move |route| route.kind == kind && route.frontend.family() == family)
-        };
         Self {
             names: Names::of(port.id()),
-            protocol: match port.id().protocol {
-                model::Protocol::Tcp => Protocol::TCP,
-                model::Protocol::Udp => Protocol::UDP,
-                model::Protocol::Sctp => Protocol::SCTP,
-            },
+            protocol: number_of(port.id().protocol),
             affinity_seconds: port.affinity_seconds,
-            routes: KINDS.into_iter().flat_map(of_kind).collect(),
+            routes: routes_of(port, family),
         }
     }
 
     /// A comment with the name of the service port in it.
     pub(super) fn comment(&self, before: &str, behind: &str) -> Match {
-        let mut text = format!("{before}{}{behind}", self.names.port);
-        // Names are of ASCII letters alone.
-        text.truncate(COMMENT_BYTES_MAX);
-        Match::Comment(text)
+        comment_of(format!("{before}{}{behind}", self.names.port))
     }
 
     /// The chain that draws an endpoint of a pool.
@@ -90,12 +80,4 @@ impl<'a> Port<'a> {
     pub(super) fn external(&self) -> impl Iterator<Item = &'a Route> {
         self.routes.iter().copied().filter(|route| route.kind != FrontendKind::ClusterIp)
     }
-}
-
-fn pools(route: &Route) -> impl Iterator<Item = &Pool> {
-    [&route.inside, &route.outside].into_iter().filter_map(|action| action.pool())
-}
-
-fn is_local(pool: &Pool) -> bool {
-    matches!(pool.how(), How::LocalReady | How::LocalTerminating)
 }

@@ -12,11 +12,11 @@ use clap::Args;
 
 use super::args::Shared;
 use super::format::{self, Structured};
+use super::mode::ModeArgs;
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
-use crate::modes::Mode;
 use question::{Destination, Source};
 
 const EXAMPLES: &str = "\
@@ -46,9 +46,8 @@ pub(super) struct ExplainArgs {
     #[arg(long, value_name = "NAME", value_parser = Sentence(name))]
     interface: Option<String>,
 
-    /// The mode that treats it; modes differ in a few points only
-    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
-    mode: Mode,
+    #[command(flatten)]
+    mode: ModeArgs,
 
     /// The namespace of Pods and Services that are named without one
     #[arg(short, long, value_name = "NAMESPACE", value_parser = Sentence(name), default_value = "default")]
@@ -63,9 +62,10 @@ pub(super) struct ExplainArgs {
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let View { picture, .. } = View::open(shared, Memory::Kept)?;
     let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
-    let answer = picture.table().fate(&asked.packet, &args.mode.promises());
+    let wish = args.mode.wish(shared)?;
+    let answer = picture.table().fate(&asked.packet, &wish.promises());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
-    let explained = answer::Explained { picture: &picture, mode: args.mode, asked: &asked, answer: &answer };
+    let explained = answer::Explained { picture: &picture, mode: wish.mode, asked: &asked, answer: &answer };
     let text = match args.output {
         Some(format) => format::value(&explained.value(), format)?,
         None => explained.text(paint),

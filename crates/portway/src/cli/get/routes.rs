@@ -3,7 +3,8 @@
 //! One row per frontend: who it belongs to, where connections go, and what happens to them on the way. What is out of order
 //! stands in words (`none: rejected`), so that it is found without knowing the columns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use model::table::{Endpoint, How, Masquerade, Place};
@@ -16,14 +17,17 @@ use crate::cli::table::Table;
 use crate::cli::view::View;
 use crate::objects::Object;
 use crate::picture::Picture;
+use crate::traffic::{Carried, Traffic};
 
 const USUAL: [&str; 6] = ["FRONTEND", "KIND", "SERVICE", "ENDPOINTS", "AFFINITY", "MASQUERADE"];
-const WIDE: [&str; 2] = ["SOURCES", "ADDRESSES"];
+const WIDE: [&str; 3] = ["SOURCES", "ADDRESSES", "CARRIED"];
 
 /// The routes of these Services. A Service is named in full, whatever the namespaces.
 pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
     let style = Style { shows_namespaces: false, ..style };
-    let mut table = style.table(&USUAL, &WIDE);
+    // Only a running portway knows what was carried, and only of what it carries itself.
+    let is_carrying = !view.picture.traffic().is_empty();
+    let mut table = style.table(&USUAL, if is_carrying { &WIDE } else { &WIDE[..2] });
     for (port, route) in routes(&view.picture, services) {
         let usual = [
             route.frontend.to_string(),
@@ -33,15 +37,16 @@ pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {
             port.affinity_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds}s")),
             masquerade(route.masquerade).to_owned(),
         ];
-        let wide = [sources(route), addresses(route)];
-        table.push(usual.into_iter().chain(wide.into_iter().filter(|_| style.is_wide)));
+        let carried = is_carrying.then(|| carried(&view.picture, port, route));
+        let wide = [sources(route), addresses(route)].into_iter().chain(carried);
+        table.push(usual.into_iter().chain(wide.filter(|_| style.is_wide)));
     }
     table
 }
 
 /// The routes of these Services, for programs.
 pub(super) fn values(picture: &Picture, services: &[&Object]) -> Vec<Value> {
-    routes(picture, services).map(|(port, route)| value(port, route)).collect()
+    routes(picture, services).map(|(port, route)| value(picture, port, route)).collect()
 }
 
 fn routes<'a>(
@@ -123,7 +128,34 @@ fn addresses(route: &Route) -> String {
     joined(&endpoints.iter().map(show).collect::<Vec<_>>())
 }
 
-fn value(port: &ServicePort, route: &Route) -> Value {
+/// What the relay carried for the service port, in all and by endpoint. Its frontends of one family share a listener, so they
+/// share these figures.
+fn carried(picture: &Picture, port: &ServicePort, route: &Route) -> String {
+    let traffic = traffic(picture, port, route);
+    if traffic.is_empty() {
+        return "<none>".to_owned();
+    }
+    let all: Carried = traffic.iter().map(|traffic| traffic.all).sum();
+    let by_endpoint = by_endpoint(&traffic);
+    let parts = by_endpoint.iter().map(|(endpoint, carried)| format!("{endpoint}: {carried}"));
+    [all.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join("; ")
+}
+
+fn traffic<'a>(picture: &'a Picture, port: &ServicePort, route: &Route) -> Vec<&'a Traffic> {
+    let family = route.frontend.family();
+    picture.traffic().iter().filter(|traffic| traffic.is_of(port.id(), family)).collect()
+}
+
+fn by_endpoint(traffic: &[&Traffic]) -> BTreeMap<SocketAddr, Carried> {
+    let mut all = BTreeMap::new();
+    for (endpoint, carried) in traffic.iter().flat_map(|traffic| &traffic.endpoints) {
+        let sum: &mut Carried = all.entry(*endpoint).or_default();
+        *sum = [*sum, *carried].into_iter().sum();
+    }
+    all
+}
+
+fn value(picture: &Picture, port: &ServicePort, route: &Route) -> Value {
     let id = port.id();
     json!({
         "kind": "Route",
@@ -139,6 +171,7 @@ fn value(port: &ServicePort, route: &Route) -> Value {
         }),
         "inside": action_value(&route.inside),
         "outside": action_value(&route.outside),
+        "traffic": traffic(picture, port, route),
     })
 }
 

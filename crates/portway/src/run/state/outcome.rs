@@ -53,7 +53,7 @@ impl Loop {
         if due == Due::Full {
             self.compared(synced, had_news, now, effects);
         }
-        self.errands.synced(about, &synced.left_behind);
+        self.errands.synced(about, synced);
         if synced.waits.is_empty() && !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
         }
@@ -64,6 +64,12 @@ impl Loop {
         for (id, reason) in synced.refused.iter().filter(is_new) {
             effects.push(Effect::Log(Line::Refused { service_port: id.to_string(), reason: reason.clone() }));
         }
+        let is_new = |(id, reason): &(&ServicePortId, &String)| self.figures.warned.get(id) != Some(reason);
+        for (id, reason) in synced.warned.iter().filter(is_new) {
+            effects.push(Effect::Log(Line::Warned { service_port: id.to_string(), reason: reason.clone() }));
+        }
+        let stays = synced.stays.iter().filter(|what| !self.figures.stays.contains(what));
+        effects.extend(stays.cloned().map(|what| Effect::Log(Line::Stays(what))));
     }
 
     /// Everything was compared. If nothing was new on our side, or somebody was heard, and still something had to be
@@ -114,7 +120,8 @@ impl Loop {
         self.pace.failed(now.elapsed, took);
         self.figures.failed(error.to_string());
         let retry_in = self.pace.next(true, now.elapsed).0.saturating_sub(now.elapsed);
-        effects.push(Effect::Log(Line::Failed { reason: error.to_string(), retry_in }));
+        let is_first = !self.figures.has_synced();
+        effects.push(Effect::Log(Line::Failed { is_first, reason: error.to_string(), retry_in }));
     }
 
     /// A look that failed says nothing; the periodic compare says why.

@@ -10,7 +10,7 @@ use playground::Family;
 use crate::check::Target;
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage};
-use crate::talk::{PATIENCE, every_kind};
+use crate::talk::PATIENCE;
 
 use super::ALL;
 
@@ -29,7 +29,7 @@ pub(crate) fn root_a_client_stays_with_its_endpoint_at_every_frontend(setting: &
         stage.load_balancer_ip(&web),
         stage.external_ip(&web),
     ];
-    for (family, protocol) in every_kind() {
+    for (family, protocol) in stage.way().every_kind() {
         for client in ["client-a", "outside"] {
             stays(&stage, client, protocol, &frontends, family);
         }
@@ -41,7 +41,7 @@ pub(crate) fn root_affinity_ends_when_the_client_rests(setting: &Setting) {
     let Some(stage) = setting.stage(&[&web]) else { return };
     let target = stage.cluster_ip(&web);
     thread::scope(|scope| {
-        for (family, protocol) in every_kind() {
+        for (family, protocol) in stage.way().every_kind() {
             let (stage, target) = (&stage, &target);
             scope.spawn(move || {
                 is_refreshed_by_use(stage, protocol, target, family);

@@ -13,7 +13,7 @@ use playground::{Family, Work, many};
 use crate::manifest::Service;
 use crate::reference::verdict;
 use crate::stage::{Setting, Stage};
-use crate::talk::{PATIENCE, every_kind, none_failed};
+use crate::talk::{PATIENCE, none_failed};
 
 use super::ALL;
 
@@ -23,7 +23,7 @@ pub(crate) fn root_connections_spread_evenly_over_endpoints(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
     let Some(stage) = setting.stage(&[&web]) else { return };
     let equal = ALL.map(|pod| (pod, 1));
-    for (family, protocol) in every_kind() {
+    for (family, protocol) in stage.way().every_kind() {
         check_balance(&stage, &Dial { from: "client-a", protocol, to: web.cluster_ip(family) }, &equal);
     }
 }

@@ -2,12 +2,14 @@
 
 pub(crate) mod affinity;
 pub(crate) mod balance;
+pub(crate) mod carried;
 pub(crate) mod crowd;
 pub(crate) mod detect;
 pub(crate) mod flows;
 pub(crate) mod frontends;
 pub(crate) mod host;
 pub(crate) mod live;
+pub(crate) mod localhost;
 pub(crate) mod policies;
 pub(crate) mod refusals;
 pub(crate) mod restart;

@@ -65,6 +65,8 @@ pub(crate) fn root_a_hand_over_disturbs_nobody(setting: &Setting) {
     traffic.until_enough();
     traffic.end(&stage);
     held.still_talk();
+    drop(held);
+    stage.end_old();
 }
 
 /// Connections that are open all the while, each with the endpoint that it met.

@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];
 
 pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting: &Setting) {
-    if !Way::ALL.into_iter().all(Way::is_available) {
+    if !Way::KERNEL.into_iter().all(Way::is_available) {
         return;
     }
     let web = Service::new("web", 1).on(&ALL);
@@ -32,7 +32,7 @@ pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting:
     let mut held = Open::start(&stage, &web);
     let traffic = Traffic::start(&stage, &web);
     let home = stage.way();
-    let others = Way::ALL.into_iter().filter(|way| *way != home);
+    let others = Way::KERNEL.into_iter().filter(|way| *way != home);
     let tour: Vec<Way> = others.chain([home]).collect();
     for way in tour.iter().cycle().take(ROUNDS * tour.len()) {
         stage.go(*way);
@@ -63,7 +63,7 @@ fn only(stage: &Stage, node: &str) {
 /// The ways whose rules a node has.
 fn written(stage: &Stage, node: &str) -> Vec<Way> {
     let has_rules = |way: &Way| way.program().map_or_else(has_table, |_| has_chains(*way));
-    stage.place(node).run(|| Way::ALL.into_iter().filter(has_rules).collect()).unwrap()
+    stage.place(node).run(|| Way::KERNEL.into_iter().filter(has_rules).collect()).unwrap()
 }
 
 /// Is there a table of the nftables mode, of either family?

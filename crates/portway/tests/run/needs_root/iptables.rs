@@ -1,17 +1,23 @@
 //! The iptables mode as people run it, with each of the two programs: written, followed, repaired, handed over, cleaned up.
-//! `iptables/refusals.rs` has what it says where it cannot.
+//! `iptables/refusals.rs` has what it says where it cannot, `iptables/localnet.rs` what comes with `route_localnet`.
 
+mod cleanup;
+mod localnet;
 mod refusals;
 
 use std::time::{Duration, Instant};
+
+use playground::patient;
 
 use super::WEB;
 use crate::common::{Outcome, Place, Running, has_program, skipped};
 
 /// Both programs.
 const VARIANTS: [&str; 2] = ["nft", "legacy"];
-/// A flush is looked for every 5 s; the machine may be slow.
+/// The machine may be slow.
 const LONG: Duration = Duration::from_secs(60);
+/// A flush is looked for every 5 s; then all is written anew.
+const SOON: Duration = Duration::from_secs(8);
 
 /// What others have in the built-in chains, in this order.
 const THEIRS: [&str; 6] = [
@@ -88,9 +94,13 @@ impl Node {
     }
 
     fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        self.until_within(LONG, what, is_so);
+    }
+
+    fn until_within(&self, limit: Duration, what: &str, is_so: impl Fn() -> bool) {
         let begun = Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < LONG, "{}: it is not so that {what}:\n{}", self.variant, self.saved());
+            assert!(begun.elapsed() < limit, "{}: it is not so that {what}:\n{}", self.variant, self.saved());
             std::thread::sleep(Duration::from_millis(30));
         }
     }
@@ -181,7 +191,7 @@ fn root_iptables_a_flush_of_any_table_is_noticed_without_a_comparison() {
         for (n, flush) in FLUSHES.iter().enumerate() {
             flush.iter().for_each(|step| drop(node.iptables(step)));
             assert_ne!(node.sorted(), saved, "{flush:?}");
-            node.until(&format!("{flush:?} is repaired"), || node.sorted() == saved);
+            node.until_within(patient(SOON), &format!("{flush:?} is repaired"), || node.sorted() == saved);
             node.until("it is counted", || node.status()["drift"]["repairs"].as_u64() == Some(n as u64 + 1));
         }
         node.place.portway("status").ends_with(0).says(&["Mode:", "iptables", "Drift:", "repairs"]);
@@ -189,16 +199,13 @@ fn root_iptables_a_flush_of_any_table_is_noticed_without_a_comparison() {
 }
 
 /// What somebody may do to one rule or one chain; `{}` is the Service's chain.
-const DAMAGES: [(&str, &[&str]); 6] = [
-    ("a jump is missing", &["-t nat -D PREROUTING 1"]),
-    ("a service's rules are missing", &["-t nat -F {}"]),
-    ("a service's rule is missing", &["-t nat -D {} 2"]),
-    ("the service's rule is missing", &["-t nat -D KUBE-SERVICES 1"]),
-    ("a rule too many", &["-t nat -I {} -j RETURN"]),
-    (
-        "a chain of old",
-        &["-t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA", "-t nat -A KUBE-SVC-AAAAAAAAAAAAAAAA -j RETURN"],
-    ),
+const DAMAGES: [(&str, &str); 6] = [
+    ("a jump is missing", "-t nat -D PREROUTING 1"),
+    ("a service's rules are missing", "-t nat -F {}"),
+    ("a service's rule is missing", "-t nat -D {} 2"),
+    ("the service's rule is missing", "-t nat -D KUBE-SERVICES 1"),
+    ("a rule too many", "-t nat -I {} -j RETURN"),
+    ("a chain of old", "-t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA"),
 ];
 
 #[test]
@@ -210,13 +217,40 @@ fn root_iptables_single_rules_and_chains_are_repaired_by_the_comparison() {
         let jump = saved.iter().find(|line| line.starts_with("-A KUBE-SERVICES -d 10.96.0.80/32")).unwrap();
         let chain = jump.rsplit(' ').next().unwrap();
         for (what, damage) in DAMAGES {
-            // A comparison may come between: what counts is that all is as before in the end.
-            for step in damage {
-                drop(node.iptables(&step.replace("{}", chain)));
-            }
-            node.until(&format!("{what} and put right"), || node.sorted() == saved);
+            let repairs = || node.status()["drift"]["repairs"].as_u64().unwrap();
+            let before = repairs();
+            node.iptables(&damage.replace("{}", chain));
+            // A comparison may come at once: that there was something to put right is what it counts.
+            node.until(&format!("{what} and put right"), || repairs() > before && node.sorted() == saved);
             node.assert_others_stay();
         }
+    }
+}
+
+#[test]
+fn root_iptables_a_foreign_rule_that_leads_to_a_deleted_service_stops_no_sync() {
+    let more = WEB.replace("web", "more").replace("10.96.0.80", "10.96.0.81");
+    for node in Node::all() {
+        node.place.write("more.yaml", &more);
+        let running = node.start("--sync-period 1s");
+        running.wait_for("portway is in sync: 2 service ports");
+        let saved = node.saved();
+        let jump = saved.lines().find(|line| line.starts_with("-A KUBE-SERVICES -d 10.96.0.81/32")).unwrap();
+        let chain = jump.rsplit(' ').next().unwrap();
+        node.iptables("-t nat -N FOREIGN");
+        node.iptables(&format!("-t nat -A FOREIGN -p tcp --dport 1 -j {chain}"));
+        node.place.remove("more.yaml");
+        node.until("the Service is gone", || !node.has("10.96.0.81") && !node.has("default/more"));
+        node.place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
+        node.until("another one's change is written", || node.has("10.244.0.77:8080"));
+        node.until("all is well", || node.status()["isInSync"] == true);
+        node.place.portway("status").ends_with(0).says(&["Stays:", chain, "delete those rules"]);
+        let full = || node.status()["fullSyncs"].as_u64().unwrap();
+        let begun = full();
+        node.until("it was compared again", || full() >= begun + 2);
+        assert_eq!(running.logged("is empty now but stays"), 1, "it is told once");
+        node.iptables("-t nat -F FOREIGN");
+        node.until("the chain goes when it can", || !node.has(chain));
     }
 }
 
@@ -235,6 +269,33 @@ fn root_iptables_diff_tells_what_is_missing_and_writes_nothing() {
         assert_eq!(node.saved(), saved);
     }
 }
+
+#[test]
+fn root_iptables_commands_that_ask_the_running_portway_take_its_mode() {
+    for node in Node::all() {
+        node.place.write("web.yaml", &WEB.replace("ports: [{ port: 80 }]", NODE_PORT));
+        for (option, loopback) in [("", "Untouched"), ("--iptables-localhost-nodeports", "OneOf")] {
+            let mut running = node.start(option);
+            running.wait_for("portway is in sync: 1 service ports");
+            let clean = node.place.portway("diff").fine();
+            assert!(clean.starts_with("No difference"), "{clean}");
+            let text = node.place.portway("render").fine();
+            assert!(text.contains(":KUBE-SERVICES"), "{text}");
+            assert_eq!(text.contains("KUBE-FIREWALL"), !option.is_empty());
+            // The last one is served by rules only.
+            let ask = |what: &str| node.place.portway(&format!("explain {what} -o json")).json();
+            assert_eq!(ask("10.244.0.9 10.96.0.80:81")["mode"], "iptables");
+            assert_eq!(ask("127.0.0.2 127.0.0.2:30080")["fate"], loopback);
+            // Who says which is obeyed.
+            assert_eq!(ask("10.244.0.9 10.96.0.80:81 --mode nftables")["mode"], "nftables");
+            running.terminate();
+            let of_files = node.place.portway_from(&format!("diff {} {option}", node.mode())).fine();
+            assert!(of_files.starts_with("No difference"), "{of_files}");
+        }
+    }
+}
+
+const NODE_PORT: &str = "type: NodePort\n  ports: [{ port: 80, nodePort: 30080 }]";
 
 /// What kubelet has.
 const OF_KUBELET: [&str; 4] = [
@@ -268,7 +329,7 @@ fn root_iptables_cleanup_leaves_what_is_kubelets_and_others() {
         node.iptables("-D INPUT -j KUBE-FIREWALL");
         node.assert_others_stay();
         let nothing = node.place.portway("cleanup --mode iptables").fine();
-        assert!(nothing.starts_with("No chain of the iptables mode"), "{nothing}");
+        assert!(nothing.starts_with("No chain of the iptables or userspace mode"), "{nothing}");
     }
 }
 
@@ -306,6 +367,40 @@ fn root_iptables_taking_over_changes_no_rule() {
         node.place.write("web.yaml", &WEB.replace("10.244.0.2", "10.244.0.77"));
         node.until("the new one writes", || node.has("10.244.0.77:8080"));
     }
+}
+
+#[test]
+fn root_iptables_after_a_switch_of_our_own_modes_nobody_speaks_of_upstream_alone() {
+    for node in Node::all() {
+        let mut running = node.start("");
+        running.wait_for("portway is in sync");
+        running.terminate();
+        let other = node.place.start();
+        let line = other.wait_for_log("removed what another mode left");
+        assert!(line.contains("chains of the iptables or userspace mode, upstream's or ours"), "{line}");
+        node.place.portway("status").ends_with(0).says(&["Took over:", "upstream's or ours"]);
+    }
+}
+
+#[test]
+fn root_iptables_options_of_another_mode_are_refused() {
+    let Some(node) = Node::all().pop() else { return };
+    for option in ["--iptables-localhost-nodeports", "--iptables-program nft"] {
+        for command in ["run", "diff"] {
+            let said = node.place.portway_from(&format!("{command} --mode nftables {option}"));
+            let name = option.split(' ').next().unwrap();
+            said.refused(2, &[name, "means nothing in mode `nftables`"]);
+        }
+    }
+    let said = node.place.portway_from("render --mode nftables --iptables-localhost-nodeports");
+    said.refused(2, &["means nothing in mode `nftables`"]);
+}
+
+#[test]
+fn root_iptables_render_writes_nothing() {
+    let Some(node) = Node::all().pop() else { return };
+    node.place.portway_from("render --mode iptables").fine();
+    assert!(!node.place.path("state").exists(), "addresses are kept by who uses them");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod adoption;
 mod drift;
 mod handover;
 mod iptables;
+mod userspace;
 
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ fn root_cleanup_removes_ours_and_leaves_the_others() {
     let said = place.portway("cleanup").fine();
     assert_eq!(said, "Removed table ip kube-proxy.\nRemoved table ip6 kube-proxy.\n");
     assert_eq!(place.nft("list tables").trim(), "table ip foreign");
-    assert_eq!(place.portway("cleanup").fine(), "Nothing of portway is in this kernel.\n");
+    assert_eq!(place.portway("cleanup").fine(), "No table of portway is in this kernel.\n");
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn root_cleanup_by_force_is_repaired_by_the_running_portway() {
 fn root_cleanup_leaves_a_table_of_the_same_name_that_is_not_ours() {
     let Some(place) = place() else { return };
     place.nft("add table ip kube-proxy");
-    assert_eq!(place.portway("cleanup").fine(), "Nothing of portway is in this kernel.\n");
+    assert_eq!(place.portway("cleanup").fine(), "No table of portway is in this kernel.\n");
     assert_eq!(place.nft("list tables").trim(), "table ip kube-proxy");
 }
 

@@ -68,9 +68,18 @@ fn are(door: &mut dyn Xtables, fits: fn(&[Option<String>]) -> bool) -> Result<()
         }
         for place in places {
             let comments = comments(&found, place);
-            let is_right = match comments.as_slice() {
+            // What must be last of all is behind them.
+            let is_last = |comment: &Option<String>| {
+                comment.as_ref().is_some_and(|comment| comment.contains("this must be the last rule"))
+            };
+            let count = comments.iter().rev().take_while(|comment| is_last(comment)).count();
+            let (before, behind) = comments.split_at(comments.len() - count);
+            let is_right = match before {
                 [first, ours @ .., last] => {
-                    first.as_deref() == Some(LATE) && last.as_deref() == Some(EARLY) && fits(ours)
+                    let is_between = first.as_deref() == Some(LATE) && last.as_deref() == Some(EARLY);
+                    // Not every mode hides sources.
+                    let may_be_alone = *place == "POSTROUTING" && ours.is_empty();
+                    is_between && (may_be_alone || fits(&[ours, behind].concat()))
                 }
                 _ => false,
             };

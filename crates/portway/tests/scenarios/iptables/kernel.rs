@@ -1,4 +1,4 @@
-//! iptables behind one of the real programs, in a network namespace of its own, side by side with the twin.
+//! A mode of rules behind one of the real programs, in a network namespace of its own, side by side with the twin.
 //!
 //! Every text goes to both, both must say the same, and before each packet of a scenario what the program saves must be what
 //! the twin saves, as typed rules. Rules of somebody else stand in front of ours and behind them all the time.
@@ -7,11 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::iptables::{Iptables, Options};
-use dataplane::{Dataplane, Scope};
+use dataplane::iptables::{self, Iptables};
+use dataplane::userspace::{self, Userspace};
+use dataplane::{Dataplane, Scope, relay};
 use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Simulated, Table, Variant, Xtables};
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use portway::modes::Mode;
 
 use super::listed::{difference, listed};
 use super::{foreign, twin};
@@ -26,9 +28,13 @@ pub(crate) struct Done {
     pub(crate) listings: usize,
 }
 
-/// Writes all scenarios by one program, each into a namespace of its own. Returns what was done, and all that failed; an
-/// error says why nothing could be.
-pub(crate) fn ask(variant: Variant, scenarios: &[Scenario]) -> Result<(Done, Vec<String>), String> {
+/// Writes all scenarios by one program, each into a namespace of its own, with the rules of one mode. Returns what was done, and
+/// all that failed; an error says why nothing could be.
+pub(crate) fn ask(
+    mode: Mode,
+    variant: Variant,
+    scenarios: &[Scenario],
+) -> Result<(Done, Vec<String>), String> {
     let mut programs = Programs::find().programs;
     programs.retain(|door| door.variant() == variant);
     if programs.len() < Family::ALL.len() {
@@ -38,7 +44,7 @@ pub(crate) fn ask(variant: Variant, scenarios: &[Scenario]) -> Result<(Done, Vec
     for scenario in scenarios {
         let namespace = Namespace::create().map_err(|e| format!("a network namespace needs root: {e}"))?;
         let programs = programs.clone();
-        let found = namespace.run(|| told(scenario, programs)).map_err(|e| e.to_string())?;
+        let found = namespace.run(|| told(mode, scenario, programs)).map_err(|e| e.to_string())?;
         done.restored += found.0.restored;
         done.listings += found.0.listings;
         failures.extend(found.1);
@@ -46,8 +52,8 @@ pub(crate) fn ask(variant: Variant, scenarios: &[Scenario]) -> Result<(Done, Vec
     Ok((done, failures))
 }
 
-fn told(scenario: &Scenario, programs: Vec<Programs>) -> (Done, Vec<String>) {
-    let mut real = match Real::new(programs) {
+fn told(mode: Mode, scenario: &Scenario, programs: Vec<Programs>) -> (Done, Vec<String>) {
+    let mut real = match Real::new(mode, programs) {
         Ok(real) => real,
         Err(problem) => return (Done::default(), vec![problem]),
     };
@@ -56,10 +62,27 @@ fn told(scenario: &Scenario, programs: Vec<Programs>) -> (Done, Vec<String>) {
     (real.done(), failures)
 }
 
+/// A mode that writes rules through pairs.
+trait Ruled: Dataplane {
+    fn pairs(&mut self) -> Vec<&mut Pair>;
+}
+
+impl Ruled for Iptables<Pair> {
+    fn pairs(&mut self) -> Vec<&mut Pair> {
+        self.doors().collect()
+    }
+}
+
+impl Ruled for Userspace<Pair, relay::Simulated> {
+    fn pairs(&mut self) -> Vec<&mut Pair> {
+        self.doors().collect()
+    }
+}
+
 /// The mode behind a real program.
-#[derive(Debug)]
 struct Real {
-    dataplane: Iptables<Pair>,
+    dataplane: Box<dyn Ruled>,
+    promises: Promises,
     table: ForwardingTable,
     has_begun: bool,
     /// What is there now was not compared yet.
@@ -75,19 +98,26 @@ struct Pair {
 }
 
 impl Real {
-    fn new(programs: Vec<Programs>) -> Result<Self, String> {
+    fn new(mode: Mode, programs: Vec<Programs>) -> Result<Self, String> {
         let pair = |real: Programs| {
             let twin = Simulated::new(real.variant(), real.family());
             let mut pair = Pair { real, twin, done: Done::default() };
             foreign::before_us(&mut pair).map(|()| pair)
         };
         let pairs = programs.into_iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-        let dataplane = Iptables::new(pairs, Options::default());
-        Ok(Self { dataplane, table: ForwardingTable::default(), has_begun: false, is_new: false })
+        let dataplane: Box<dyn Ruled> = match mode {
+            Mode::Userspace => {
+                let options = userspace::Options::default();
+                Box::new(Userspace::new(pairs, relay::Simulated::default(), options))
+            }
+            _ => Box::new(Iptables::new(pairs, iptables::Options::default())),
+        };
+        let (promises, table) = (mode.promises(), ForwardingTable::default());
+        Ok(Self { dataplane, promises, table, has_begun: false, is_new: false })
     }
 
     fn done(&mut self) -> Done {
-        let each = self.dataplane.doors().map(|door| door.done);
+        let each = self.dataplane.pairs().into_iter().map(|door| door.done);
         each.fold(Done::default(), |sum, one| Done {
             restored: sum.restored + one.restored,
             listings: sum.listings + one.listings,
@@ -98,7 +128,7 @@ impl Real {
         if !std::mem::take(&mut self.is_new) {
             return Ok(());
         }
-        for Pair { real, twin, done } in self.dataplane.doors() {
+        for Pair { real, twin, done } in self.dataplane.pairs() {
             let difference = difference(&listed(real)?, &listed(twin)?);
             if !difference.is_empty() {
                 return Err(format!("the program (here) and the twin (there) differ: {difference}"));
@@ -112,29 +142,29 @@ impl Real {
     /// Nothing is left to write, and when all of ours goes, theirs stays.
     fn end(&mut self) -> Result<(), String> {
         self.compare()?;
-        twin::settle(&mut self.dataplane)?;
+        twin::settle(&mut *self.dataplane)?;
         self.is_new = true;
         self.compare()?;
-        if twin::sync(&mut self.dataplane, &self.table, Scope::Everything)? > 0 {
+        if twin::sync(&mut *self.dataplane, &self.table, Scope::Everything)? > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
         self.dataplane.cleanup().map_err(|e| e.to_string())?;
-        self.dataplane.doors().try_for_each(|door| foreign::are_alone(&mut door.real))
+        self.dataplane.pairs().into_iter().try_for_each(|door| foreign::are_alone(&mut door.real))
     }
 }
 
 impl Subject for Real {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Options::default().promises()
+        self.promises
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
         self.table = table.clone();
         self.is_new = true;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        twin::sync(&mut self.dataplane, table, Scope::Changed(&ids))?;
+        twin::sync(&mut *self.dataplane, table, Scope::Changed(&ids))?;
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.dataplane.doors().try_for_each(|door| foreign::after_us(door))?;
+            self.dataplane.pairs().into_iter().try_for_each(|door| foreign::after_us(door))?;
         }
         Ok(())
     }

@@ -5,8 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Table, Xtables};
 
 /// Chains in which every service port may have rules.
-const SHARED: [&str; 4] =
-    ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"];
+const SHARED: [&str; 9] = [
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-PROXY-FIREWALL",
+    "KUBE-PORTALS-CONTAINER",
+    "KUBE-PORTALS-HOST",
+    "KUBE-NODEPORT-CONTAINER",
+    "KUBE-NODEPORT-HOST",
+    "KUBE-NODEPORT-NON-LOCAL",
+];
 /// Where the last rules of `KUBE-SERVICES` lead.
 const LAST: &str = "KUBE-NODEPORTS";
 

@@ -9,7 +9,16 @@ use std::fmt;
 use kernel::xtables::{FoundRule, Is, Match, Recent, Rule, Target};
 
 /// Chains whose names end in a hash.
-const HASHED: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"];
+const HASHED: [&str; 8] = [
+    "KUBE-SVC-",
+    "KUBE-SVL-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    "KUBE-SEP-",
+    "KUBE-FROM-C-",
+    "KUBE-FROM-H-",
+    "KUBE-POLICY-",
+];
 
 /// What is left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +101,7 @@ fn target(target: &Target) -> String {
     match target {
         Target::Jump(chain) => shape(chain.as_str()),
         Target::Dnat(..) => "DNAT".to_owned(),
+        Target::Redirect(_) => "REDIRECT".to_owned(),
         other => other.to_string(),
     }
 }

@@ -17,20 +17,24 @@ pub(crate) fn sender(variant: Variant) -> Result<Sender, String> {
         return Err(format!("{variant} is not installed for both families"));
     }
     let open = move |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
-        let door = |program: &Programs| Inside { namespace: stage.node().clone(), program: program.clone() };
+        let door = |program: &Programs| Inside::new(stage.node(), program);
         Ok(Box::new(Iptables::new(programs.iter().map(door), Options::default())))
     };
-    Ok(Sender { open: Box::new(open), promises: Mode::Iptables.promises() })
+    Ok(Sender { open: Box::new(open), promises: Mode::Iptables.promises().of_rules() })
 }
 
 /// A program that is run in a namespace, whoever asks.
 #[derive(Debug)]
-struct Inside {
+pub(crate) struct Inside {
     namespace: Namespace,
     program: Programs,
 }
 
 impl Inside {
+    pub(crate) fn new(namespace: &Namespace, program: &Programs) -> Self {
+        Self { namespace: namespace.clone(), program: program.clone() }
+    }
+
     fn run<T: Send>(
         &mut self,
         work: impl FnOnce(&mut Programs) -> xtables::Result<T> + Send,

@@ -122,9 +122,10 @@ fn of_both<X: Xtables>(dataplane: &mut Iptables<X>) -> Result<Listed, String> {
     Ok(all)
 }
 
-fn writes_nothing<X: Xtables>(
+/// Nothing is left to write.
+pub(crate) fn writes_nothing(
     who: &str,
-    dataplane: &mut Iptables<X>,
+    dataplane: &mut impl Dataplane,
     table: &ForwardingTable,
 ) -> Result<(), String> {
     let differences = dataplane.differences(table).map_err(|e| e.to_string())?;
@@ -135,13 +136,14 @@ fn writes_nothing<X: Xtables>(
     Err(format!("{who} writes {written} lines, but nothing changed: {differences:#?}"))
 }
 
-/// Syncs; what the program refuses is an error.
-pub(crate) fn sync<X: Xtables>(
-    dataplane: &mut Iptables<X>,
+/// Syncs; what the program refuses is an error. What a mode cannot carry is skipped by its promises.
+pub(crate) fn sync(
+    dataplane: &mut (impl Dataplane + ?Sized),
     table: &ForwardingTable,
     scope: Scope<'_>,
 ) -> Result<usize, String> {
-    let synced = dataplane.sync(table, scope).map_err(|e| format!("{REFUSED}: {e}"))?;
+    let mut synced = dataplane.sync(table, scope).map_err(|e| format!("{REFUSED}: {e}"))?;
+    synced.refused.retain(|_, reason| !reason.contains("cannot carry SCTP"));
     if synced.refused.is_empty() {
         Ok(synced.operations)
     } else {
@@ -150,7 +152,7 @@ pub(crate) fn sync<X: Xtables>(
 }
 
 /// Deletes what waits for it.
-pub(crate) fn settle<X: Xtables>(dataplane: &mut Iptables<X>) -> Result<(), String> {
+pub(crate) fn settle(dataplane: &mut (impl Dataplane + ?Sized)) -> Result<(), String> {
     dataplane.settle().map(drop).map_err(|e| format!("{REFUSED}: {e}"))
 }
 
@@ -166,7 +168,7 @@ impl Subject for Twin {
             self.problem =
                 self.problem.take().or(sync(&mut self.dataplane, &self.table, Scope::Everything).err());
         }
-        if localhost_node_ports { self.options.promises() } else { Mode::Iptables.promises() }
+        if localhost_node_ports { self.options.promises() } else { Mode::Iptables.promises().of_rules() }
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

@@ -85,7 +85,7 @@ impl Real {
 
 impl Subject for Real {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Promises::default()
+        Promises::default().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

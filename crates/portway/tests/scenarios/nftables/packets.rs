@@ -55,7 +55,7 @@ pub(crate) fn nftables() -> Sender {
     let open = |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
         Ok(Box::new(Nftables::new(stage.open_nft()?, Options::default())))
     };
-    Sender { open: Box::new(open), promises: Promises::default() }
+    Sender { open: Box::new(open), promises: Promises::default().of_rules() }
 }
 
 /// Sends the packets of a scenario, and returns what failed; one failure is enough.

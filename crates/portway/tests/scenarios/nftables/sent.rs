@@ -11,22 +11,22 @@ const PROMISE: &str = "where the mode promises another fate";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
     /// Steps of scenarios.
-    pub(super) steps: usize,
-    pub(super) packets: usize,
-    pub(super) landed: usize,
+    pub(crate) steps: usize,
+    pub(crate) packets: usize,
+    pub(crate) landed: usize,
     /// By their reasons.
     pub(super) skipped: BTreeMap<&'static str, usize>,
 }
 
 impl Sent {
     /// Adds what was sent for one scenario.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.landed += other.landed;
     }
 
     /// Adds its steps, and how many were not asked at all.
-    pub(super) fn add_steps(&mut self, other: &Self, not_promised: usize) {
+    pub(crate) fn add_steps(&mut self, other: &Self, not_promised: usize) {
         self.steps += other.steps;
         for (reason, count) in other.skipped.iter().chain([(&PROMISE, &not_promised)]) {
             *self.skipped.entry(reason).or_default() += count;

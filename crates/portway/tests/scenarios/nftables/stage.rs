@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,9 @@ const EXIT: &str = "sink0";
 const EXIT_ADDRESSES: [&str; 2] = ["100.64.0.1/32", "fd00:100:64::1/128"];
 /// Those of every source: no packet bears them, but without any the kernel sends none.
 const SOURCE_ADDRESSES: [&str; 2] = ["100.64.0.2/32", "fd00:100:64::2/128"];
+/// Those of the node's end of every link into it, where it has any.
+pub(crate) const ENTRY_ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(100, 64, 1, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0x64, 1, 0, 0, 0, 1))];
 /// The kernel raises the carrier of a new link at its own pace.
 const LINK_LIMIT: Duration = Duration::from_secs(10);
 const LINK_POLL: Duration = Duration::from_millis(2);
@@ -45,6 +48,8 @@ pub(crate) struct Stage {
     /// Who overhears what is delivered to an address of the node, by protocol.
     ears: BTreeMap<IpAddr, Vec<(u8, RawSocket)>>,
     addresses: BTreeSet<IpAddr>,
+    /// The node's ends of links into it have addresses.
+    has_entry_addresses: bool,
     sent: u32,
     refusal: Refusal,
 }
@@ -95,6 +100,7 @@ impl Stage {
             wires: BTreeMap::new(),
             ears: BTreeMap::new(),
             addresses: BTreeSet::new(),
+            has_entry_addresses: false,
             sent: 0,
             refusal,
         };
@@ -112,6 +118,19 @@ impl Stage {
         &self.node
     }
 
+    /// From now on the node has addresses where links end: what is redirected goes to one of these.
+    pub(crate) fn give_entries_addresses(&mut self) -> Result<(), String> {
+        self.has_entry_addresses = true;
+        let entries: Vec<String> = self.wires.keys().cloned().collect();
+        entries.iter().try_for_each(|interface| self.give_addresses(interface))
+    }
+
+    fn give_addresses(&mut self, interface: &str) -> Result<(), String> {
+        let lines = ENTRY_ADDRESSES.map(|ip| links::address_line("add", &links::with_length(ip), interface));
+        links::ip(&self.node, &lines)?;
+        ENTRY_ADDRESSES.into_iter().try_for_each(|address| self.hear(address))
+    }
+
     /// Gives the node these addresses, and no others.
     pub(crate) fn set_addresses(&mut self, addresses: &BTreeSet<IpAddr>) -> Result<(), String> {
         let lines = |verb: &str, these: &BTreeSet<IpAddr>, those: &BTreeSet<IpAddr>| -> Vec<String> {
@@ -125,7 +144,7 @@ impl Stage {
         if !lines.is_empty() {
             links::ip(&self.node, &lines)?;
         }
-        self.ears.retain(|address, _| addresses.contains(address));
+        self.ears.retain(|address, _| addresses.contains(address) || ENTRY_ADDRESSES.contains(address));
         addresses.iter().try_for_each(|address| self.hear(*address))?;
         self.addresses.clone_from(addresses);
         Ok(())
@@ -231,6 +250,9 @@ impl Stage {
         links::ip(&source, &lines)?;
         let mouth = Mouth::new(&source)?;
         self.wires.insert(interface.into(), Wire { _source: source, mouth });
+        if self.has_entry_addresses {
+            self.give_addresses(interface)?;
+        }
         TRIAL.iter().try_for_each(|(from, to)| self.wait_for(interface, from, to))
     }
 

@@ -105,7 +105,7 @@ pub(crate) fn listed(kernel: &mut dyn Kernel, family: Family) -> Result<Option<L
 
 impl Subject for Twin {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Promises::default()
+        Promises::default().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

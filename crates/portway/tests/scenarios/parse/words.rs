@@ -203,7 +203,8 @@ fn loopback(text: &str) -> Result<Loopback, String> {
     match text {
         "never" => Ok(Loopback::Never),
         "ipv4" => Ok(Loopback::Ipv4),
+        "localhost" => Ok(Loopback::Localhost),
         "both" => Ok(Loopback::Both),
-        _ => Err(format!("`{text}` must be never, ipv4 or both")),
+        _ => Err(format!("`{text}` must be never, ipv4, localhost or both")),
     }
 }

@@ -10,7 +10,7 @@ use crate::common::{Outcome, has_program, skipped};
 const SYSTEM: &str = "/usr/sbin";
 
 /// Runs portway where [`SYSTEM`] holds these scripts and nothing else; only its own view of the files is changed.
-fn with_programs(node: &Node, scripts: &[(&str, &str)], arguments: &str) -> Option<Outcome> {
+pub(super) fn with_programs(node: &Node, scripts: &[(&str, &str)], arguments: &str) -> Option<Outcome> {
     if !has_program("unshare") || !has_program("mount") {
         return skipped("the programs `unshare` and `mount` are not installed");
     }
@@ -96,6 +96,9 @@ fn root_iptables_a_lock_that_is_held_for_long_is_told_and_waited_for() {
     lock.lock().unwrap();
     let running = node.start("");
     node.until("it is told", || running.logged("another program holds the lock") > 0);
+    let file = node.place.path("xtables.lock").display().to_string();
+    assert!(running.logged(&format!("`fuser -v {file}` tells who")) > 0, "it names the file that is locked");
+    assert_eq!(running.logged("last good rules"), 0, "there are none");
     assert_eq!(node.status()["isInSync"], false);
     assert!(!node.has("KUBE"), "nothing is half written: {}", node.saved());
     drop(lock);

@@ -1,0 +1,345 @@
+//! One family: what was written, and how it is brought to what is desired.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kernel::xtables::{ChainName, Error, Rule, Table, Variant, Xtables};
+use model::table::{HealthCheck, NodeView};
+use model::{Family, ForwardingTable, Frontend, ServiceName, ServicePortId};
+
+use super::observed::Observed;
+use super::script::Script;
+use super::steps::Steps;
+use super::words::{Base, PortRules, Shared};
+use super::written::Written;
+use super::{DELETED_ONE_BY_ONE, Renderer, Style};
+use crate::{Scope, Synced};
+
+/// To delete a rule from a chain, the nft-backed program reads the whole chain, which for `KUBE-SERVICES` takes longer than all
+/// else. It does so this much later, once for all services that have gone by then.
+const SETTLE_AFTER: Duration = Duration::from_secs(1);
+/// So many service ports are withheld in one sync at most.
+const MOST_WITHHELD: usize = 100;
+
+/// The rules of one family, behind one door.
+#[derive(Clone, Debug)]
+pub(super) struct FamilyState<X> {
+    pub(super) door: X,
+    family: Family,
+    /// Whether the rest is true. If not, the kernel must be read.
+    is_known: bool,
+    written: BTreeMap<ServicePortId, Written>,
+    ground: Option<Ground>,
+    /// Rules that lead to empty chains, and those chains: they may go whenever there is time.
+    later: Script,
+    /// Service ports that the program refused, with its words.
+    withheld: BTreeMap<ServicePortId, String>,
+    /// Not all that is desired is known, so what nobody asks for stays.
+    keeps_leftovers: bool,
+}
+
+/// What rules depend upon besides their service port.
+#[derive(Clone, Debug, PartialEq)]
+struct Ground {
+    base: Base,
+    has_comments: bool,
+    node: NodeView,
+    health_checks: BTreeMap<ServiceName, HealthCheck>,
+}
+
+/// What a look into the kernel has shown.
+pub(super) struct Compared {
+    /// What must be written, one after the other.
+    pub(super) scripts: Vec<Script>,
+    /// Frontends of an earlier life, which these scripts remove.
+    left_behind: Vec<Frontend>,
+    /// Chains that nobody asks for and that cannot go.
+    stay: Vec<ChainName>,
+}
+
+/// What may be different when the ground is.
+enum News {
+    Nothing,
+    AllPorts,
+    Kernel,
+}
+
+impl Ground {
+    fn of(renderer: &impl Renderer, desired: &ForwardingTable) -> Self {
+        Self {
+            base: renderer.base(),
+            has_comments: renderer.has_comments(),
+            node: desired.node().clone(),
+            health_checks: desired.health_checks().clone(),
+        }
+    }
+
+    fn news(&self, before: &Self) -> News {
+        if self.base != before.base {
+            News::Kernel
+        } else if self != before {
+            News::AllPorts
+        } else {
+            News::Nothing
+        }
+    }
+}
+
+impl<X: Xtables> FamilyState<X> {
+    pub(super) fn new(door: X, family: Family) -> Self {
+        Self {
+            door,
+            family,
+            is_known: false,
+            written: BTreeMap::new(),
+            ground: None,
+            later: Script::default(),
+            withheld: BTreeMap::new(),
+            keeps_leftovers: false,
+        }
+    }
+
+    /// For how many service ports rules are known to be there.
+    pub(super) fn service_ports(&self) -> usize {
+        self.written.len()
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.is_known, self.ground) = (false, None);
+        self.written.clear();
+        self.later = Script::default();
+    }
+
+    /// Brings the kernel to `desired`. After an error nothing is known, and the next sync reads the kernel.
+    pub(super) fn sync(
+        &mut self,
+        style: &impl Style,
+        desired: &ForwardingTable,
+        scope: Scope<'_>,
+        synced: &mut Synced,
+    ) -> Result<(), Error> {
+        if !matches!(scope, Scope::Changed(_)) {
+            self.withheld.clear();
+            self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
+        }
+        let mut refused = Vec::new();
+        loop {
+            let result = match scope {
+                Scope::Changed(ids) if self.is_known => self.sync_changed(style, desired, ids, synced),
+                _ => self.sync_everything(style, desired, synced),
+            };
+            let Err(error) = result else { break };
+            self.forget();
+            if !self.goes_on(style, desired, &error, &mut refused) {
+                return Err(error);
+            }
+        }
+        synced.refused.extend(self.withheld.iter().map(|(id, reason)| (id.clone(), reason.clone())));
+        Ok(())
+    }
+
+    fn sync_changed<S: Style>(
+        &mut self,
+        style: &S,
+        desired: &ForwardingTable,
+        ids: &BTreeSet<ServicePortId>,
+        synced: &mut Synced,
+    ) -> Result<(), Error> {
+        let renderer = style.renderer(desired, self.family);
+        let ground = Ground::of(&renderer, desired);
+        let news = self.ground.as_ref().map_or(News::Kernel, |before| ground.news(before));
+        let all = || desired.ports().map(|port| port.id()).chain(self.written.keys()).cloned().collect();
+        let ids: BTreeSet<ServicePortId> = match news {
+            News::Kernel => return self.sync_everything(style, desired, synced),
+            News::AllPorts => all(),
+            News::Nothing => ids.clone(),
+        };
+        let most = self.lines_at_once(style);
+        let (mut steps, mut later, mut comes_back) = (Steps::new(most), Script::default(), false);
+        let none = Written::default();
+        for id in ids {
+            self.withheld.remove(&id);
+            let rules = self.wanted(&renderer, desired, &id);
+            comes_back |= rules.own.iter().any(|chain| self.later.deletes(&chain.name));
+            let later = (self.door.variant() == Variant::Nft).then_some(&mut later);
+            steps.next_port();
+            self.written.get(&id).unwrap_or(&none).change_to(&rules, &mut steps, later);
+            self.remember(id, &rules);
+        }
+        self.ground = Some(ground);
+        if comes_back {
+            self.run_later(style, synced)?;
+        }
+        self.write_anew::<S>(Table::Filter, &mut steps.at_once);
+        self.run(&steps.scripts(), synced)?;
+        if !later.is_empty() {
+            synced.settle_after = Some(SETTLE_AFTER);
+        }
+        self.later.append(later);
+        Ok(())
+    }
+
+    /// Deletes what nothing leads through any more. After an error nothing is known.
+    pub(super) fn settle(&mut self, style: &impl Style, synced: &mut Synced) -> Result<(), Error> {
+        self.run_later(style, synced).inspect_err(|_| self.forget())
+    }
+
+    fn run_later<S: Style>(&mut self, style: &S, synced: &mut Synced) -> Result<(), Error> {
+        let mut script = std::mem::take(&mut self.later);
+        self.write_anew::<S>(Table::Nat, &mut script);
+        self.run(&script.pieces(self.lines_at_once(style)), synced)
+    }
+
+    /// Writes shared chains of a table anew from which many rules go.
+    fn write_anew<S: Style>(&self, table: Table, script: &mut Script) {
+        for chain in S::SHARED.iter().filter(|chain| chain.table == table) {
+            if script.removals(*chain) <= DELETED_ONE_BY_ONE {
+                continue;
+            }
+            let mut rules: Vec<&str> = self.written.values().flat_map(|of| of.shared_in(*chain)).collect();
+            rules.sort_by_key(|rule| !chain.comes_first(rule));
+            let ground = self.ground.iter().filter(|_| *chain == S::ADDRESSES);
+            let last = ground.flat_map(|ground| &ground.base.last).map(ToString::to_string);
+            script.write_anew(*chain, rules.into_iter().map(str::to_owned).chain(last));
+        }
+    }
+
+    /// The legacy program exchanges the whole table each time, however little changes.
+    fn lines_at_once(&self, style: &impl Style) -> usize {
+        match self.door.variant() {
+            Variant::Nft => style.lines_at_once().max(1),
+            Variant::Legacy => usize::MAX,
+        }
+    }
+
+    fn sync_everything(
+        &mut self,
+        style: &impl Style,
+        desired: &ForwardingTable,
+        synced: &mut Synced,
+    ) -> Result<(), Error> {
+        synced.was_full = true;
+        let Compared { scripts, left_behind, stay } = self.compare(style, desired, !self.keeps_leftovers)?;
+        self.run(&scripts, synced)?;
+        synced.left_behind.extend(left_behind);
+        let (variant, family) = (self.door.variant(), self.family);
+        synced.stays.extend(stay.iter().map(|chain| {
+            format!(
+                "chain {chain} of table nat is empty now but stays, because rules of others lead to it: delete those rules, and \
+                 it goes ({variant}, {family})"
+            )
+        }));
+        self.is_known = true;
+        Ok(())
+    }
+
+    /// What must be written, given what the kernel holds.
+    pub(super) fn compare<S: Style>(
+        &mut self,
+        style: &S,
+        desired: &ForwardingTable,
+        removes_leftovers: bool,
+    ) -> Result<Compared, Error> {
+        let observed = Observed::read(&mut self.door)?;
+        self.forget();
+        let renderer = style.renderer(desired, self.family);
+        let base = renderer.base();
+        let mut steps = Steps::new(self.lines_at_once(style));
+        let mut shared: BTreeMap<Shared, Vec<Rule>> = BTreeMap::new();
+        let mut wanted: BTreeSet<ChainName> = base.nat.iter().map(|chain| chain.name.clone()).collect();
+        for chain in &base.nat {
+            observed.compare(Table::Nat, chain, steps.ahead());
+        }
+        for port in desired.ports() {
+            let rules = self.wanted(&renderer, desired, port.id());
+            steps.next_port();
+            observed.compare_port::<S>(&rules, &mut steps);
+            wanted.extend(rules.own.iter().map(|chain| chain.name.clone()));
+            self.remember(port.id().clone(), &rules);
+            for (chain, rules) in rules.shared {
+                shared.entry(chain).or_default().extend(rules);
+            }
+        }
+        for (table, chains) in [(Table::Filter, &base.filter), (Table::Mangle, &base.mangle)] {
+            for chain in chains {
+                observed.compare(table, chain, &mut steps.at_once);
+            }
+        }
+        let keeper = (!removes_leftovers).then_some(style);
+        for chain in S::SHARED {
+            let mut rules = shared.remove(chain).unwrap_or_default();
+            chain.arrange(&mut rules);
+            let last = if *chain == S::ADDRESSES { &base.last[..] } else { &[] };
+            observed.compare_shared(*chain, &rules, last, keeper, &mut steps.at_once);
+        }
+        for jump in &base.jumps {
+            observed.compare_jump(jump, &mut steps.at_once);
+        }
+        let stay = removes_leftovers.then(|| observed.delete_stale::<S>(&wanted, &mut steps));
+        self.ground = Some(Ground::of(&renderer, desired));
+        let left_behind = removes_leftovers.then(|| observed.left_behind(style, self.family, desired));
+        Ok(Compared {
+            scripts: steps.scripts(),
+            left_behind: left_behind.unwrap_or_default(),
+            stay: stay.unwrap_or_default(),
+        })
+    }
+
+    /// What is to be written for a service port: nothing where the program refused it.
+    fn wanted(&self, renderer: &impl Renderer, desired: &ForwardingTable, id: &ServicePortId) -> PortRules {
+        match desired.port(id).filter(|_| !self.withheld.contains_key(id)) {
+            Some(port) => renderer.of_port(port),
+            None => PortRules::default(),
+        }
+    }
+
+    fn remember(&mut self, id: ServicePortId, rules: &PortRules) {
+        let written = Written::of(rules);
+        if written == Written::default() {
+            self.written.remove(&id);
+        } else {
+            self.written.insert(id, written);
+        }
+    }
+
+    fn run(&mut self, scripts: &[Script], synced: &mut Synced) -> Result<(), Error> {
+        for script in scripts.iter().filter(|script| !script.is_empty()) {
+            self.door.restore(&script.text())?;
+            synced.operations += script.lines();
+        }
+        Ok(())
+    }
+
+    /// Whether to try again at once, from a fresh look. A line that is refused once may be due to somebody who changed the table
+    /// since we knew it; refused twice, it is the service port's own, which is withheld.
+    fn goes_on(
+        &mut self,
+        style: &impl Style,
+        desired: &ForwardingTable,
+        error: &Error,
+        refused: &mut Vec<String>,
+    ) -> bool {
+        let Error::Refused { line: Some(line), .. } = error else { return false };
+        if refused.contains(line) {
+            return self.withhold(style, desired, error);
+        }
+        refused.push(line.clone());
+        refused.len() <= MOST_WITHHELD
+    }
+
+    /// Withholds the service port whose line was refused. False where it was not one service port's.
+    fn withhold(&mut self, style: &impl Style, desired: &ForwardingTable, error: &Error) -> bool {
+        let Error::Refused { line: Some(line), .. } = error else { return false };
+        if self.withheld.len() >= MOST_WITHHELD {
+            return false;
+        }
+        let renderer = style.renderer(desired, self.family);
+        let is_whose = |id: &&ServicePortId| {
+            let Some(port) = desired.port(id) else { return false };
+            Written::of(&renderer.of_port(port)).has(line)
+        };
+        let ids: Vec<&ServicePortId> = desired.ports().map(|port| port.id()).collect();
+        let Some(id) = ids.into_iter().find(is_whose).cloned() else { return false };
+        self.withheld.insert(id, error.to_string()).is_none()
+    }
+}

@@ -1,0 +1,146 @@
+//! Node ports on 127.0.0.1 and `::1`, for modes whose rules cannot serve them: the relay listens there.
+//!
+//! In: the forwarding table. Out: a listener for each node port, where `nodePortAddresses` covers localhost.
+//!
+//! Rules alone could do it for IPv4 and only with `route_localnet`, which opens the loopback addresses of a host to its
+//! neighbours (CVE-2020-8558), and for IPv6 not at all. What dials localhost is this host, so its connections go where those of
+//! the cluster go. A node port without endpoints has no listener, so the kernel refuses for it.
+//!
+//! Absent on purpose: other loopback addresses, such as 127.0.0.2.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use model::{Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId};
+
+use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
+use crate::{Dataplane, Scope, SyncError, Synced};
+
+/// A mode, and its node ports on localhost.
+#[derive(Debug)]
+pub struct Localhost<D, R> {
+    mode: D,
+    relay: R,
+    choice: Choice,
+    /// The families whose localhost was covered by the last sync.
+    covered: Vec<Family>,
+}
+
+/// Where there are listeners.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The families whose localhost the rules of the mode leave to us.
+    pub families: Vec<Family>,
+    /// Where node ports answer when nobody says so.
+    pub default_node_port_addresses: NodePortAddress,
+}
+
+impl<D, R: Relays> Localhost<D, R> {
+    /// This mode, and beside it this relay.
+    pub fn new(mode: D, relay: R, choice: Choice) -> Self {
+        Self { mode, relay, choice, covered: Vec::new() }
+    }
+
+    /// The relay.
+    pub fn relay(&self) -> &R {
+        &self.relay
+    }
+
+    /// Opens and closes listeners; tells what could not be opened.
+    fn listen(&mut self, desired: &ForwardingTable, scope: Scope<'_>, synced: &mut Synced) {
+        let covered = self.covered(desired);
+        let is_same = covered == self.covered;
+        self.covered = covered;
+        let ids: BTreeSet<ServicePortId> = match scope {
+            Scope::Changed(ids) if is_same => ids.clone(),
+            _ => desired.ports().map(|port| port.id().clone()).collect(),
+        };
+        for id in &ids {
+            self.listen_for(desired, id, synced);
+        }
+        if !(is_same && matches!(scope, Scope::Changed(_))) {
+            self.close_others(&ids, matches!(scope, Scope::AllThatIsKnown));
+        }
+    }
+
+    fn covered(&self, desired: &ForwardingTable) -> Vec<Family> {
+        let node = desired.node();
+        let is_covered = |family: &Family| {
+            let entries = node.node_port_addresses(*family, self.choice.default_node_port_addresses);
+            node.covers(&entries, address(*family))
+        };
+        self.choice.families.iter().copied().filter(is_covered).collect()
+    }
+
+    fn listen_for(&mut self, desired: &ForwardingTable, id: &ServicePortId, synced: &mut Synced) {
+        for family in self.choice.families.clone() {
+            let port = desired.port(id).filter(|_| self.covered.contains(&family));
+            let listener = ListenerId { port: id.clone(), family, purpose: Purpose::Localhost };
+            let Some(wanted) = port.and_then(|port| wanted(port, family)) else {
+                self.relay.close(&listener);
+                continue;
+            };
+            if let Err(error) = self.relay.open(&listener, &wanted) {
+                let told = format!("its node port on localhost: {error}");
+                synced.warned.entry(id.clone()).or_insert(told);
+            }
+        }
+    }
+
+    /// Listeners of service ports that nobody asks for go, unless not all is known yet.
+    fn close_others(&mut self, ids: &BTreeSet<ServicePortId>, keeps_leftovers: bool) {
+        let is_ours = |id: &ListenerId| id.purpose == Purpose::Localhost;
+        for id in self.relay.ids().into_iter().filter(is_ours) {
+            if !ids.contains(&id.port) && !keeps_leftovers {
+                self.relay.close(&id);
+            }
+        }
+    }
+}
+
+/// The listener for a node port of this family; `None` where it has none, or nowhere to go.
+fn wanted(port: &ServicePort, family: Family) -> Option<Listener> {
+    let is_ours = |frontend| matches!(frontend, Frontend::NodePort { family: of, .. } if of == family);
+    let route = port.routes.iter().find(|route| is_ours(route.frontend))?;
+    let protocol = route.frontend.protocol();
+    Some(Listener {
+        protocol: (protocol != Protocol::Sctp).then_some(protocol)?,
+        at: At::Exactly(SocketAddr::new(address(family), route.frontend.port())),
+        pool: route.inside.pool()?.clone(),
+        affinity: port.affinity_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+    })
+}
+
+fn address(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::LOCALHOST.into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
+    /// The rules first: what goes wrong with a listener concerns one node port on one address.
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        let result = self.mode.sync(desired, scope);
+        let mut synced = result.as_ref().cloned().unwrap_or_default();
+        self.listen(desired, scope, &mut synced);
+        result.map(|_| synced)
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        self.mode.settle()
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        self.mode.cleanup()
+    }
+
+    fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        self.mode.differences(desired)
+    }
+
+    fn is_flushed(&mut self) -> Result<bool, SyncError> {
+        self.mode.is_flushed()
+    }
+}

@@ -1,0 +1,78 @@
+//! userspace: the original proxy. Rules lead every frontend to a port of ours, and the relay carries what comes there.
+//!
+//! In: the forwarding table. Out: listeners of the relay, one for each service port, family and distinct pool; and for each family
+//! the chains that the first guides show, which lead to them. README.md beside this file tells the packet's way.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `names` | what chains and listeners are called |
+//! | `ports` | which listeners a service port needs, and which port each has |
+//! | `render` | the rules: the fixed ones, and those of one service port by itself |
+//! | `sync` | the mode itself: listeners first, then rules, then what nothing leads to goes |
+//! | `listening` | opening, and closing |
+//! | `earlier` | ports of an earlier life, as the kernel's rules tell them |
+//! | `held` | node ports, held so that no other program takes them |
+//! | `stale` | flows of UDP that lead to no port of ours any more |
+//!
+//! Absent on purpose: how a connection is spread and carried, which is the relay's; and masquerading, for the relay dials anew.
+
+mod earlier;
+mod held;
+mod listening;
+mod names;
+mod ports;
+mod render;
+mod stale;
+mod sync;
+
+use model::fate::{Loopback, Refusal};
+use model::{Family, ForwardingTable, NodePortAddress, Promises};
+pub use ports::Ports;
+use render::Portals;
+pub use render::SHARED;
+pub use sync::Userspace;
+
+use crate::chains::{self, Style as _, Tables};
+
+/// What the operator chose for this mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Where node ports answer when nobody says so.
+    pub default_node_port_addresses: NodePortAddress,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { default_node_port_addresses: NodePortAddress::All }
+    }
+}
+
+impl Options {
+    /// What this mode promises where Kubernetes leaves the choice.
+    pub fn promises(&self) -> Promises {
+        Promises {
+            undefined_port_of_cluster_ip: Refusal::Untouched,
+            unallocated_service_ip: Refusal::Untouched,
+            ping_of_cluster_ip: Refusal::Untouched,
+            default_node_port_addresses: self.default_node_port_addresses,
+            loopback_node_ports: Loopback::Never,
+            hairpin_of_other_nodes: true,
+            keeps_source: false,
+            carries_sctp: false,
+        }
+    }
+}
+
+/// All rules of one family, for listeners that have these ports.
+pub fn tables(desired: &ForwardingTable, family: Family, options: &Options, ports: Ports) -> Tables {
+    let portals = Portals::new(*options, ports);
+    let service_ports = desired.ports().map(|port| &**port);
+    Tables::assemble::<Portals>(family, &portals.renderer(desired, family), service_ports)
+}
+
+/// The same as text, the jumps too: what a first sync writes into a kernel that has nothing of ours.
+///
+/// `iptables-restore --noflush` takes it for IPv4, `ip6tables-restore --noflush` for IPv6.
+pub fn render(desired: &ForwardingTable, family: Family, options: &Options, ports: Ports) -> String {
+    chains::render(&Portals::new(*options, ports), desired, family)
+}

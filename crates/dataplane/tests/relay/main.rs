@@ -1,0 +1,15 @@
+//! The relay with real sockets on loopback: no root, no rules, nothing but connections.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+mod contract;
+mod family;
+mod handover;
+mod limits;
+mod ports;
+mod support;
+mod tcp_ends;
+mod tcp_flow;
+mod tcp_spread;
+mod udp;
+mod udp_many;

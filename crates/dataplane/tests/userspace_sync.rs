@@ -1,0 +1,232 @@
+//! How userspace mode follows changes: what is opened, written and held, and what an earlier life leaves.
+#![allow(clippy::unwrap_used, reason = "it is a test, helpers included")]
+
+mod iptables_guides;
+mod userspace_guides;
+mod userspace_services;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use dataplane::relay::{self, Purpose, Relays};
+use dataplane::userspace::{Options, Userspace};
+use dataplane::{Dataplane, Scope, Synced};
+use kernel::xtables::{Family, Simulated, Table, Variant, Xtables};
+use model::flows::StaleFlows;
+use model::{ForwardingTable, Protocol, ServicePortId};
+use serde_json::json;
+use userspace_services::{id, listener, of, web};
+
+type Mode = Userspace<Simulated, relay::Simulated>;
+
+fn mode(doors: [Simulated; 2], relay: relay::Simulated) -> Mode {
+    Userspace::new(doors, relay, Options::default())
+}
+
+fn fresh() -> Mode {
+    mode(Family::ALL.map(|family| Simulated::new(Variant::Nft, family)), relay::Simulated::default())
+}
+
+/// What a process finds after another one was killed: the rules, and no listener.
+fn killed(before: &mut Mode) -> Mode {
+    let doors: Vec<Simulated> = before.doors().map(|door| door.clone()).collect();
+    mode(doors.try_into().unwrap(), relay::Simulated::default())
+}
+
+fn changed(mode: &mut Mode, table: &ForwardingTable, ids: &[ServicePortId]) -> Synced {
+    mode.sync(table, Scope::Changed(&ids.iter().cloned().collect())).unwrap()
+}
+
+fn saved(mode: &mut Mode) -> String {
+    mode.doors().map(|door| door.save(Table::Nat).unwrap().unwrap()).collect()
+}
+
+#[test]
+fn a_change_of_endpoints_alone_changes_the_relay_and_writes_no_rule() {
+    let mut mode = fresh();
+    let (one, two) = (["10.244.0.1"], ["10.244.0.1", "10.244.0.2"]);
+    mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &one)]), Scope::Everything).unwrap();
+    let restores: Vec<usize> = mode.doors().map(|door| door.restored.len()).collect();
+    let port = mode.relays().listener(&listener("a", Protocol::Tcp)).unwrap().1;
+    let synced = changed(&mut mode, &of(&[web("a", "10.96.0.1", "TCP", &two)]), &[id("a", Protocol::Tcp)]);
+    assert_eq!(synced.operations, 0);
+    assert_eq!(mode.doors().map(|door| door.restored.len()).collect::<Vec<_>>(), restores);
+    let (now, same) = mode.relays().listener(&listener("a", Protocol::Tcp)).unwrap();
+    assert_eq!((now.pool.endpoints().len(), same), (2, port));
+}
+
+#[test]
+fn after_a_crash_the_same_ports_are_bound_and_no_rule_changes() {
+    let services = [
+        web("a", "10.96.0.1", "TCP", &["10.244.0.1@a"]),
+        web("b", "10.96.0.2", "UDP", &["10.244.0.2@a", "10.244.1.1@b"]),
+        web("c", "10.96.0.3", "TCP", &["10.244.0.3@a", "10.244.1.2@b"]),
+    ];
+    let mut local = services.clone();
+    local[2][0]["spec"]["externalTrafficPolicy"] = json!("Local");
+    local[1][0]["spec"]["internalTrafficPolicy"] = json!("Local");
+    let mut first = fresh();
+    // Ports that a counter would not give again in this order.
+    for count in [1, 3, 2, 3] {
+        first.sync(&of(&local[..count]), Scope::Everything).unwrap();
+    }
+    let ports = first.ports().clone();
+    assert_eq!(ports.iter().count(), 5, "{ports:?}");
+    let mut second = killed(&mut first);
+    let synced = second.sync(&of(&local), Scope::Everything).unwrap();
+    assert_eq!((synced.operations, second.ports()), (0, &ports));
+    assert_eq!(synced.stale, Some(BTreeSet::new()), "flows lead where they led");
+}
+
+#[test]
+fn the_ports_of_the_old_proxy_of_upstream_are_taken_over_from_its_rules() {
+    for guide in userspace_guides::documents().into_iter().take(2) {
+        let lines: Vec<&str> = guide.lines.to_vec();
+        let chains = ["PORTALS-CONTAINER", "PORTALS-HOST", "NODEPORT-CONTAINER", "NODEPORT-HOST"];
+        let chains = chains.map(|chain| format!(":KUBE-{chain} - [0:0]\n")).concat();
+        let mut doors = Family::ALL.map(|family| Simulated::new(Variant::Legacy, family));
+        let jump = "-A OUTPUT -m addrtype --dst-type LOCAL -m comment --comment \"handle service NodePorts; NOTE: this must be \
+                    the last rule in the chain\" -j KUBE-NODEPORT-HOST";
+        doors[0].restore(&format!("*nat\n{chains}{}\n{jump}\nCOMMIT\n", lines.join("\n"))).unwrap();
+        let mut mode = mode(doors, relay::Simulated::default());
+        mode.sync(&guide.table, Scope::Everything).unwrap();
+        assert_eq!(mode.ports(), &guide.ports, "{}", guide.name);
+        let text = saved(&mut mode);
+        assert!(lines.iter().all(|line| text.contains(line)), "{text}");
+        assert!(!text.contains(jump), "it led loopback addresses, too: {text}");
+    }
+}
+
+#[test]
+fn a_port_that_another_program_took_meanwhile_is_replaced_and_its_flows_are_stale() {
+    let table = of(&[web("a", "10.96.0.1", "UDP", &["10.244.0.1"])]);
+    let mut first = fresh();
+    first.sync(&table, Scope::Everything).unwrap();
+    let lost = first.relays().listener(&listener("a", Protocol::Udp)).unwrap().1;
+    let mut second = killed(&mut first);
+    second.relays().take(Protocol::Udp, lost);
+    let synced = second.sync(&table, Scope::Everything).unwrap();
+    let now = second.relays().listener(&listener("a", Protocol::Udp)).unwrap().1;
+    assert_ne!(now, lost);
+    assert!(synced.operations > 0 && !saved(&mut second).contains(&lost.to_string()));
+    let stale = synced.stale.unwrap();
+    let to_cluster_ip = stale.iter().find(|flows| flows.destination.0.to_string() == "10.96.0.1").unwrap();
+    assert!(to_cluster_ip.still_served_by.iter().all(|(_, port)| *port == now), "{stale:?}");
+    assert!(stale.iter().any(|flows| flows.destination.1 == 30_097), "the node port's too: {stale:?}");
+}
+
+#[test]
+fn what_becomes_of_flows() {
+    let endpoints = ["10.244.0.1@a", "10.244.1.1@b"];
+    let both = of(&[web("a", "10.96.0.1", "UDP", &endpoints)]);
+    let one = of(&[web("a", "10.96.0.1", "UDP", &endpoints[..1])]);
+    let none = of(&[web("a", "10.96.0.1", "UDP", &[])]);
+    let mut policy = web("a", "10.96.0.1", "UDP", &endpoints);
+    policy[0]["spec"]["externalTrafficPolicy"] = json!("Local");
+    let local = of(&[policy]);
+    let gone = of(&[]);
+    let ids = [id("a", Protocol::Udp)];
+    let numbers = |stale: &BTreeSet<StaleFlows>| -> Vec<u16> {
+        stale.iter().map(|flows| flows.destination.1).collect()
+    };
+    let mut mode = fresh();
+    for (step, table, stale) in [
+        ("it is new: who dialled it before was led nowhere", &both, &[80, 30_097][..]),
+        ("an endpoint goes: flows lead to us, and we to the other one", &one, &[]),
+        ("the last one goes", &none, &[80, 30_097]),
+        ("they come back", &both, &[80, 30_097]),
+        ("the world is led elsewhere", &local, &[30_097]),
+        ("and back", &both, &[30_097]),
+        ("nothing changes", &both, &[]),
+        ("it is deleted", &gone, &[80, 30_097]),
+    ] {
+        let synced = changed(&mut mode, table, &ids);
+        assert_eq!(numbers(&synced.stale.unwrap()), stale, "{step}");
+    }
+}
+
+#[test]
+fn a_listener_that_cannot_be_opened_is_told_by_name_and_holds_back_no_other() {
+    let services =
+        [web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), web("b", "10.96.0.2", "TCP", &["10.244.0.2"])];
+    let doors = Family::ALL.map(|family| Simulated::new(Variant::Legacy, family));
+    let mut mode = mode(doors, relay::Simulated::with_range(40_000..=40_000));
+    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    let reason = &synced.refused[&id("b", Protocol::Tcp)];
+    assert!(synced.refused.len() == 1 && reason.contains("--proxy-port-range"), "{synced:?}");
+    let text = saved(&mut mode);
+    assert!(text.contains("10.96.0.1/32") && !text.contains("10.96.0.2/32"), "{text}");
+    // It gets the port when the other one goes, though that is closed only after the rules were written.
+    let ids = [id("a", Protocol::Tcp), id("b", Protocol::Tcp)];
+    changed(&mut mode, &of(&services[1..]), &ids);
+    let synced = mode.sync(&of(&services[1..]), Scope::Everything).unwrap();
+    assert!(synced.refused.is_empty() && saved(&mut mode).contains("10.96.0.2/32"));
+}
+
+#[test]
+fn node_ports_are_held_and_one_that_another_program_has_is_told_by_name() {
+    let services =
+        [web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), web("b", "10.96.0.2", "UDP", &["10.244.0.2"])];
+    let mut mode = fresh();
+    mode.relays().take(Protocol::Udp, 30_098);
+    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let held: Vec<_> = mode.relays().held().iter().copied().collect();
+    assert_eq!(held, [(at("192.168.0.1:30097"), Protocol::Tcp)]);
+    assert!(synced.warned[&id("b", Protocol::Udp)].contains("`192.168.0.1:30098`"));
+    assert!(saved(&mut mode).contains("--dport 30098"), "the rule is there");
+    // The other program ends, and the next comparison holds it.
+    mode.relays().give_back(Protocol::Udp, 30_098);
+    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    assert!(synced.warned.is_empty() && mode.relays().held().len() == 2);
+    changed(&mut mode, &of(&services[..1]), &[id("b", Protocol::Udp)]);
+    assert_eq!(mode.relays().held().len(), 1);
+    mode.cleanup().unwrap();
+    assert!(mode.relays().held().is_empty() && mode.relays().ids().is_empty());
+}
+
+#[test]
+fn what_nobody_asks_for_stays_until_all_is_known_and_leads_to_nobody_else() {
+    let (a, b) =
+        (web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), web("b", "10.96.0.2", "TCP", &["10.244.0.2"]));
+    let c = web("c", "10.96.0.3", "TCP", &["10.244.0.3"]);
+    let mut first = fresh();
+    first.sync(&of(&[a, b.clone()]), Scope::Everything).unwrap();
+    let mut second = killed(&mut first);
+    second.sync(&of(std::slice::from_ref(&b)), Scope::AllThatIsKnown).unwrap();
+    assert!(saved(&mut second).contains("10.96.0.1/32"), "it may be asked for later");
+    // Its port is kept for it meanwhile, and nobody else gets it.
+    let lost = first.ports().get(&id("a", Protocol::Tcp), model::Family::V4, Purpose::Cluster).unwrap();
+    changed(&mut second, &of(&[b.clone(), c.clone()]), &[id("c", Protocol::Tcp)]);
+    assert!(second.ports().iter().all(|(_, port)| port != lost), "{:?}", second.ports());
+    assert!(saved(&mut second).contains("10.96.0.1/32"));
+    second.sync(&of(&[b, c]), Scope::Everything).unwrap();
+    assert!(!saved(&mut second).contains("10.96.0.1/32"));
+    let node_ports = second.relays().held().iter().filter(|(at, _)| !at.ip().is_unspecified()).count();
+    assert_eq!((second.relays().held().len(), node_ports), (2, 2), "only node ports are held now");
+}
+
+#[test]
+fn lost_rules_come_back_and_a_flush_is_seen_at_a_glance() {
+    let table = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]);
+    let mut mode = fresh();
+    mode.sync(&table, Scope::Everything).unwrap();
+    let whole = saved(&mut mode);
+    assert!(!mode.is_flushed().unwrap());
+    for damage in [
+        "-F KUBE-PORTALS-CONTAINER",
+        "-F KUBE-PORTALS-HOST",
+        "-F KUBE-NODEPORT-CONTAINER",
+        "-F KUBE-NODEPORT-HOST",
+        "-F PREROUTING",
+        "-F OUTPUT",
+    ] {
+        mode.doors().next().unwrap().restore(&format!("*nat\n{damage}\nCOMMIT\n")).unwrap();
+        assert_ne!(saved(&mut mode), whole, "{damage}");
+        assert_eq!(mode.is_flushed().unwrap(), !damage.contains("KUBE"), "{damage}");
+        let differences = mode.differences(&table).unwrap();
+        assert!(!differences.is_empty(), "{damage}");
+        assert!(mode.sync(&table, Scope::Everything).unwrap().operations > 0);
+        assert_eq!(saved(&mut mode), whole, "{damage}");
+    }
+}

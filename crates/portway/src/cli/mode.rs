@@ -1,0 +1,66 @@
+//! Which mode a command is about.
+//!
+//! In: the options, and the running portway where it is the one that is asked. Out: the mode, with what belongs to it.
+
+use clap::{Args, ValueEnum as _};
+
+use super::args::Shared;
+use super::said::Failure;
+use super::values::Words;
+use crate::modes::{Mode, Program};
+use crate::run::{Status, Wish};
+use crate::socket;
+
+/// The options.
+#[derive(Args, Debug)]
+pub(super) struct ModeArgs {
+    /// The mode; without it that of the running portway where no `--from` is given, else nftables
+    #[arg(long, value_parser = Words::<Mode>::called("mode"))]
+    mode: Option<Mode>,
+
+    /// Mode iptables: as with the same option of `portway run`, node ports answer on 127.0.0.0/8 too
+    #[arg(long)]
+    iptables_localhost_nodeports: bool,
+}
+
+impl ModeArgs {
+    /// What was chosen. A portway that cannot be asked is told by who asks it for its picture.
+    pub(super) fn wish(&self, shared: &Shared) -> Result<Wish, Failure> {
+        let is_asked = shared.named_sources().is_empty();
+        let running = is_asked.then(|| socket::status(shared.run_dir()).ok()).flatten();
+        let of_running = running.as_ref().and_then(|status| Mode::from_str(&status.mode, false).ok());
+        let mode = self.mode.or(of_running).unwrap_or(Mode::Nftables);
+        let running = running.filter(|_| of_running == Some(mode)).unwrap_or_default();
+        refuse_foreign_options(mode, None, self.iptables_localhost_nodeports)?;
+        Ok(Wish {
+            mode,
+            program: program(&running),
+            localhost_node_ports: self.iptables_localhost_nodeports || running.localhost_node_ports,
+        })
+    }
+}
+
+/// Refuses options that mean nothing to a mode.
+pub(super) fn refuse_foreign_options(
+    mode: Mode,
+    program: Option<Program>,
+    localhost_node_ports: bool,
+) -> Result<(), Failure> {
+    let option = match mode {
+        Mode::Iptables => return Ok(()),
+        _ if localhost_node_ports => "--iptables-localhost-nodeports",
+        Mode::Nftables if program.is_some() => "--iptables-program",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "`{option}` means nothing in mode `{mode}`: leave it out, or add `--mode iptables`"
+    )))
+}
+
+fn program(running: &Status) -> Program {
+    match running.program.as_deref() {
+        Some("iptables-nft") => Program::Nft,
+        Some("iptables-legacy") => Program::Legacy,
+        _ => Program::Auto,
+    }
+}

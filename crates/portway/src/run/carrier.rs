@@ -1,0 +1,155 @@
+//! The relay of a running portway: what it inherits, what it tells, and how it ends.
+//!
+//! Connections that the relay carries live in this process. So a successor gets the listening sockets, and both serve until its
+//! own rules are in force; then we finish what we carry. A process that is told to end does so when nobody is left, or when
+//! the limit is reached.
+//!
+//! ```text
+//!   old: sockets ──────────────► new: takes the locks, opens its listeners on them, writes its rules
+//!   old: serves, and so does new
+//!        ◄───────── line ends ── new: in force, what other modes left is gone
+//!   old: accepts nothing more, carries what it has to its end, stands by
+//! ```
+
+use std::io::{self, Read as _};
+use std::ops::RangeInclusive;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dataplane::relay::{self, Handed, Relay, Relays as _, Trouble};
+use kernel::signal::{self, Termination};
+
+use super::RunError;
+use super::effect::Answer;
+use super::status::RelayStatus;
+use crate::traffic::Traffic;
+
+/// How often a portway that waits for connections to end looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// A successor that does not read for so long goes without our sockets.
+const HANDING: Duration = Duration::from_secs(10);
+/// A successor is in force by then, however large the cluster.
+const TIME_ENOUGH: Duration = Duration::from_secs(120);
+
+/// What the operator chose for the relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelaySettings {
+    /// The ports of its listeners; `None` leaves it to the kernel.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// A UDP session ends when nothing came for so long.
+    pub udp_timeout: Duration,
+    /// How long connections may go on when their Service, or this process, ends.
+    pub drain_timeout: Duration,
+}
+
+/// The relay, shared with the mode that opens its listeners.
+#[derive(Clone, Debug)]
+pub(super) struct Carrier {
+    relay: Arc<Mutex<Relay>>,
+    drain_timeout: Duration,
+}
+
+impl Carrier {
+    pub(super) fn start(settings: &RelaySettings) -> Result<Self, RunError> {
+        let options = relay::Options {
+            ports: settings.ports.clone(),
+            udp_idle: settings.udp_timeout,
+            drain: settings.drain_timeout,
+            tell: Arc::new(|trouble: &Trouble| tracing::warn!("{trouble}")),
+            ..relay::Options::default()
+        };
+        let relay =
+            Relay::start(options).map_err(|source| RunError::System { action: "start the relay", source })?;
+        Ok(Self { relay: Arc::new(Mutex::new(relay)), drain_timeout: settings.drain_timeout })
+    }
+
+    /// The relay, for a mode.
+    pub(super) fn relay(&self) -> Arc<Mutex<Relay>> {
+        Arc::clone(&self.relay)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Relay> {
+        self.relay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on with the sockets of a predecessor.
+    pub(super) fn adopt(&self, handed: Vec<Handed>) {
+        if !handed.is_empty() {
+            tracing::info!("going on with {} sockets of the portway that was here before", handed.len());
+            self.lock().adopt(handed);
+        }
+    }
+
+    /// Our rules are in force, and those of others are gone: what was handed on and not asked for by then is not needed.
+    pub(super) fn disinherit(&self) {
+        self.lock().disinherit();
+    }
+
+    /// Adds to an answer what was carried.
+    pub(super) fn tell(&self, answer: &mut Answer) {
+        let relay = self.lock();
+        let traffic = relay.counters().into_iter().map(|(id, counters)| Traffic::of(&id, &counters));
+        match answer {
+            Answer::Picture(snapshot) => snapshot.traffic = traffic.collect(),
+            Answer::Status(status) => {
+                let carried = traffic.map(|traffic| traffic.all).sum();
+                status.relay = Some(RelayStatus { listeners: relay.ids().len(), carried });
+            }
+        }
+    }
+
+    /// Whether there is nothing to hand over and nothing to wait for.
+    pub(super) fn is_idle(&self) -> bool {
+        let relay = self.lock();
+        relay.ids().is_empty() && relay.active() == 0
+    }
+
+    /// Gives our sockets to a successor. We go on with them, as it does, until it is in force.
+    pub(super) fn hand_over(&self, line: &UnixStream) {
+        let given = self.lock().listening().and_then(|sockets| {
+            line.set_write_timeout(Some(HANDING))?;
+            relay::send(line, &sockets)
+        });
+        if let Err(error) = given {
+            tracing::warn!(%error, "the successor goes without our sockets, and opens its own");
+        }
+    }
+
+    /// Serves until the successor is in force, which it says by ending the line, or has had time enough.
+    pub(super) fn serve_until_relieved(&self, line: &UnixStream) {
+        let relieved = line.set_read_timeout(Some(TIME_ENOUGH)).and_then(|()| (&*line).read(&mut [0]));
+        if let Err(error) = relieved {
+            tracing::warn!(%error, "the successor has not said that it serves");
+        }
+        self.lock().retire();
+    }
+
+    /// How many connections there are.
+    pub(super) fn active(&self) -> usize {
+        self.lock().active()
+    }
+
+    /// Waits until no connection is left, until the limit, or until the process is told to end so many times.
+    pub(super) fn finish(&self, told_max: u32) -> io::Result<()> {
+        let termination = Termination::block()?;
+        let deadline = Instant::now() + self.drain_timeout;
+        let (mut told, mut has_said) = (0, false);
+        while self.active() > 0 && told < told_max && Instant::now() < deadline {
+            if !std::mem::replace(&mut has_said, true) {
+                let (active, limit) = (self.active(), self.drain_timeout.as_secs());
+                tracing::info!(
+                    "{active} connections are carried by this process: it waits for them, {limit} s at most"
+                );
+            }
+            told += u32::from(termination.wait_at_most(LOOK)?.is_some());
+        }
+        match self.active() {
+            0 => {}
+            cut => tracing::warn!("{cut} connections that this process carried are cut"),
+        }
+        // Whoever goes on in this process must know.
+        (0..told.min(1)).for_each(|_| signal::ask_again());
+        Ok(())
+    }
+}

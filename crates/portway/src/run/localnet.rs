@@ -1,0 +1,67 @@
+//! `route_localnet`, which lets packets of 127.0.0.0/8 leave and enter this host: set when the rules guard against neighbours,
+//! and taken back when nobody asks for it any more.
+//!
+//! That we set it is written down in the run folder. Both last as long: until the machine is started anew. Rules cannot tell, since
+//! kubelet writes the very same guard; and where somebody else has set it, there is nothing of ours to take back.
+//!
+//! Absent on purpose: the guard, which is one of the mode's rules.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::RunError;
+
+const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+/// The file that says that we set it.
+const MARK: &str = "route-localnet";
+
+/// The setting, and whether it is ours.
+#[derive(Debug)]
+pub struct Localnet {
+    mark: PathBuf,
+}
+
+impl Localnet {
+    /// As a portway with this folder may have left it.
+    pub fn new(run_dir: &Path) -> Self {
+        Self { mark: run_dir.join(MARK) }
+    }
+
+    /// Refuses where it could not be set. Nothing is changed.
+    pub(super) fn refuse_if_read_only() -> Result<(), RunError> {
+        let opened = fs::OpenOptions::new().write(true).open(ROUTE_LOCALNET);
+        opened.map(drop).map_err(|error| RunError::Kernel(cannot(&error)))
+    }
+
+    /// Sets it. The guard must be in force. The error is a sentence.
+    pub(super) fn open(&self) -> Result<(), String> {
+        let open = || {
+            if fs::read_to_string(ROUTE_LOCALNET)?.trim() == "1" {
+                return Ok(());
+            }
+            // First the mark: what is set and not known to be ours would stay.
+            fs::write(&self.mark, "portway has set route_localnet\n")?;
+            fs::write(ROUTE_LOCALNET, "1")
+        };
+        open().map_err(|error: io::Error| cannot(&error))
+    }
+
+    /// Takes it back if we had set it, and says so.
+    pub fn close(&self) -> Result<Option<&'static str>, RunError> {
+        if !self.mark.exists() {
+            return Ok(None);
+        }
+        fs::write(ROUTE_LOCALNET, "0").and_then(|()| fs::remove_file(&self.mark)).map_err(|source| {
+            RunError::System { action: "set route_localnet, which portway had set, back to 0", source }
+        })?;
+        Ok(Some(
+            "route_localnet, which portway had set for node ports on 127.0.0.0/8, is 0 again; the guard in chain KUBE-FIREWALL stays: \
+             kubelet writes the same",
+        ))
+    }
+}
+
+fn cannot(error: &io::Error) -> String {
+    format!("`--iptables-localhost-nodeports` needs {ROUTE_LOCALNET}, which cannot be written: {error}")
+}
