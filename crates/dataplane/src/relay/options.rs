@@ -25,8 +25,8 @@ pub struct Options {
     pub udp_sessions: usize,
     /// How long connections of a listener that was closed, or of a relay that was retired, may go on.
     pub drain: Duration,
-    /// The size of the pipes that bulk data goes through; 0 has all bytes copied. Larger ones cost this process less for
-    /// one connection, but with many the bytes leave the processor's caches, and the whole machine pays.
+    /// The size of the pipes that bulk data goes through; 0 has all bytes copied. Larger ones cost this process less,
+    /// but with many connections clients and endpoints more: README.md has what was seen.
     pub pipe_bytes: usize,
     /// Is told of trouble, at most once in ten seconds.
     pub tell: Tell,

@@ -143,7 +143,10 @@ impl Locks {
             return Ok(None);
         }
         // Between two holders there is a moment in which nobody is one. Who finds that twice is needed.
-        let (mut is_tried, mut has_told) = (for_process.is_none(), false);
+        let (mut is_tried, mut has_told) = (for_process.is_none(), for_process.is_some());
+        if let Some(process) = for_process {
+            tracing::info!("standing by: process {process} keeps this node in step");
+        }
         loop {
             if is_tried {
                 match Self::try_take(run_dir) {

@@ -102,7 +102,7 @@ impl<'a> Packets<'a> {
 
 impl Subject for Packets<'_> {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Mode::Userspace.promises()
+        Mode::Userspace.promises().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl Subject for Packets<'_> {
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         settle(&mut self.dataplane)?;
         self.sent.steps += 1;
-        let expected = self.table.fate(packet, &Mode::Userspace.promises()).fate;
+        let expected = self.table.fate(packet, &Mode::Userspace.promises().of_rules()).fate;
         let fate = self.send(packet, if expected == Fate::Dropped { SILENCE } else { LIMIT })?;
         let answer = Answer { fate, why: Vec::new() };
         let (mut visits, mut worlds) = (Vec::new(), Vec::new());

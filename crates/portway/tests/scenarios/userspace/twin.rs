@@ -171,7 +171,7 @@ impl Mutable for Twin {
 
 impl Subject for Twin {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Mode::Userspace.promises()
+        Mode::Userspace.promises().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
