@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use dataplane::relay::{Counters, Counts, ListenerId};
+use dataplane::relay::{Counters, Counts, ListenerId, Purpose};
 use model::{Family, ServicePortId};
 use serde::{Deserialize, Serialize};
 
@@ -46,25 +46,39 @@ pub struct Carried {
     pub failed: u64,
     /// Connections, or datagrams, that were turned away because a limit was reached.
     pub refused: u64,
+    /// How often connections had to wait because a limit was reached.
+    #[serde(default)]
+    pub pauses: u64,
 }
 
 impl Traffic {
     /// What this listener has carried.
     pub fn of(id: &ListenerId, counters: &Counters) -> Self {
-        let all =
-            Carried { failed: counters.failed, refused: counters.refused, ..Carried::from(counters.all) };
         Self {
             service_port: id.port.to_string(),
             family: id.family.to_string(),
             purpose: id.purpose.to_string(),
-            all,
+            all: Carried::of(counters),
             endpoints: counters.endpoints.iter().map(|(at, counts)| (*at, Carried::from(*counts))).collect(),
         }
+    }
+
+    /// Is it that of localhost?
+    pub fn is_of_localhost(&self) -> bool {
+        self.purpose == Purpose::Localhost.to_string()
     }
 
     /// Is it about this service port and family?
     pub fn is_of(&self, port: &ServicePortId, family: Family) -> bool {
         self.family == family.to_string() && self.service_port == port.to_string()
+    }
+}
+
+impl Carried {
+    /// What was carried in all.
+    pub fn of(counters: &Counters) -> Self {
+        let Counters { failed, refused, pauses, .. } = *counters;
+        Self { failed, refused, pauses, ..Self::from(counters.all) }
     }
 }
 
@@ -79,6 +93,7 @@ impl From<Counts> for Carried {
             retries: counts.retries,
             failed: 0,
             refused: 0,
+            pauses: 0,
         }
     }
 }
@@ -94,6 +109,7 @@ impl std::iter::Sum for Carried {
             retries: one.retries + other.retries,
             failed: one.failed + other.failed,
             refused: one.refused + other.refused,
+            pauses: one.pauses + other.pauses,
         })
     }
 }
@@ -108,6 +124,7 @@ impl fmt::Display for Carried {
             (self.retries, "retried"),
             (self.failed, "reset for want of an endpoint"),
             (self.refused, "turned away at a limit"),
+            (self.pauses, "times made to wait at a limit"),
         ];
         trouble
             .iter()

@@ -23,6 +23,23 @@ pub struct Counters {
     pub evicted: u64,
 }
 
+impl Counters {
+    /// Adds what another has done, in all.
+    pub fn add(&mut self, other: &Self) {
+        let (all, more) = (&mut self.all, &other.all);
+        all.connections += more.connections;
+        all.active += more.active;
+        all.bytes_in += more.bytes_in;
+        all.bytes_out += more.bytes_out;
+        all.failed_dials += more.failed_dials;
+        all.retries += more.retries;
+        self.refused += other.refused;
+        self.failed += other.failed;
+        self.pauses += other.pauses;
+        self.evicted += other.evicted;
+    }
+}
+
 /// What was carried. A UDP session counts as a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

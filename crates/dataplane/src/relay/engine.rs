@@ -33,6 +33,9 @@ pub struct Relay {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     open: BTreeMap<ListenerId, Entry>,
+    /// Those that are closed, and may have connections.
+    closing: Vec<(ListenerId, Arc<Open>)>,
+    ended: Counters,
     /// Sockets of a predecessor that nobody has asked for yet: connections wait in their queues.
     inherited: BTreeMap<ListenerId, Socket>,
     held: BTreeMap<(SocketAddr, Protocol), OwnedFd>,
@@ -65,6 +68,8 @@ impl Relay {
             shared,
             threads: Vec::new(),
             open: BTreeMap::new(),
+            closing: Vec::new(),
+            ended: Counters::default(),
             inherited: BTreeMap::new(),
             held: BTreeMap::new(),
             inherited_held: BTreeMap::new(),
@@ -81,15 +86,45 @@ impl Relay {
         Ok(relay)
     }
 
-    /// What each listener has done.
+    /// What each listener has done, also those that are closed and have connections.
     pub fn counters(&self) -> Vec<(ListenerId, Counters)> {
-        self.open.iter().map(|(id, entry)| (id.clone(), entry.open.counters())).collect()
+        let open = self.open.iter().map(|(id, entry)| (id.clone(), entry.open.counters()));
+        let closing = self.closing.iter().map(|(id, open)| (id.clone(), open.counters()));
+        open.chain(closing.filter(|(_, counters)| counters.all.active > 0)).collect()
+    }
+
+    /// What listeners had done that are gone, in all.
+    pub fn ended(&self) -> Counters {
+        let mut ended = self.ended.clone();
+        let gone = self.closing.iter().map(|(_, open)| open.counters());
+        gone.filter(|counters| counters.all.active == 0).for_each(|counters| ended.add(&counters));
+        ended
     }
 
     /// How many connections and sessions there are now, also of listeners that are closed.
     pub fn active(&self) -> usize {
         let of = |mailbox: &Mailbox| mailbox.connections.load(Relaxed) + mailbox.sessions.load(Relaxed);
         self.shared.mailboxes.iter().map(of).sum()
+    }
+
+    /// The process was told to end: what comes from now on is served, and not waited for.
+    pub fn begin_to_end(&self) {
+        self.shared.is_ending.store(true, Relaxed);
+    }
+
+    /// How many connections there are that came before [`Self::begin_to_end`].
+    pub fn active_before_the_end(&self) -> usize {
+        let of =
+            |mailbox: &Mailbox| mailbox.connections.load(Relaxed).saturating_sub(mailbox.late.load(Relaxed));
+        self.shared.mailboxes.iter().map(of).sum()
+    }
+
+    /// Resets all connections, so that no end takes a part for the whole.
+    pub fn cut(&self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Letter::CutAll);
+        }
+        self.wait_for_workers();
     }
 
     /// Everything that a successor needs to go on in our place: the same sockets, so that no connection that waits is lost.
@@ -236,6 +271,13 @@ impl Relays for Relay {
         let patience =
             if id.port.protocol == Protocol::Udp { Duration::ZERO } else { self.shared.options.drain };
         self.forget(&entry.open, Instant::now() + patience);
+        for (id, open) in std::mem::take(&mut self.closing) {
+            match open.counters() {
+                counters if counters.all.active == 0 => self.ended.add(&counters),
+                _ => self.closing.push((id, open)),
+            }
+        }
+        self.closing.push((id.clone(), entry.open));
         if !self.open.keys().any(|other| other.port == id.port) {
             self.memories.remove(&id.port);
         }

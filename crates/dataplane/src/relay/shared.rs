@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) files: Arc<Files>,
     pub(super) mailboxes: Vec<Mailbox>,
+    /// The process was told to end: what comes now is served, but not waited for.
+    pub(super) is_ending: AtomicBool,
     listeners: RwLock<HashMap<u32, Arc<Open>>>,
     told: Mutex<Option<Instant>>,
 }
@@ -33,6 +36,7 @@ impl Shared {
             options,
             files: Arc::new(Files::new(limit)),
             mailboxes,
+            is_ending: AtomicBool::new(false),
             listeners: RwLock::default(),
             told: Mutex::default(),
         })

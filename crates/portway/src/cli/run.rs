@@ -25,7 +25,7 @@ Examples:
   portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
 
 Needs root, or CAP_NET_ADMIN. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
-upgraded. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
+upgraded. In mode userspace portway itself carries them: upgrade it with `--take-over`. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
 without `--from`, ask it by the socket in its folder (`--run-dir`), which answers root only.";
 
 /// `portway run`.
@@ -53,7 +53,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     sync_period: Duration,
 
-    /// The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it the kernel chooses
+    /// The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it, or with 0, the kernel chooses
     #[arg(long, value_name = "PORTS", value_parser = Sentence(proxy_ports))]
     proxy_port_range: Option<ProxyPorts>,
 
@@ -91,6 +91,12 @@ impl RunArgs {
     /// Ports of ours must not be taken for node ports.
     fn relay(&self, shared: &Shared) -> Result<RelaySettings, Failure> {
         let ports = self.proxy_port_range.as_ref().and_then(|ports| ports.0.clone());
+        if ports.is_some() && self.mode != Mode::Userspace {
+            return Err(Failure::usage(format!(
+                "`--proxy-port-range` means nothing in mode `{}`: leave it out, or add `--mode userspace`",
+                self.mode
+            )));
+        }
         let node_ports = shared.node_port_range();
         if let Some(ports) = &ports
             && ports.start() <= node_ports.end()

@@ -14,6 +14,7 @@
 use std::io::{self, Read as _};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,10 @@ use kernel::signal::{self, Termination};
 
 use super::RunError;
 use super::effect::Answer;
+use super::event::Event;
+use super::handover::Successor;
 use super::status::RelayStatus;
-use crate::traffic::Traffic;
+use crate::traffic::{Carried, Traffic};
 
 /// How often a portway that waits for connections to end looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,8 +96,11 @@ impl Carrier {
         match answer {
             Answer::Picture(snapshot) => snapshot.traffic = traffic.collect(),
             Answer::Status(status) => {
-                let carried = traffic.map(|traffic| traffic.all).sum();
-                status.relay = Some(RelayStatus { listeners: relay.ids().len(), carried });
+                let carried: Carried = traffic.map(|traffic| traffic.all).sum();
+                let carried = [carried, Carried::of(&relay.ended())].into_iter().sum();
+                let listeners = relay.ids().len();
+                let is_used = listeners > 0 || carried != Carried::default();
+                status.relay = is_used.then_some(RelayStatus { listeners, carried });
             }
         }
     }
@@ -125,31 +131,62 @@ impl Carrier {
         self.lock().retire();
     }
 
-    /// How many connections there are.
-    pub(super) fn active(&self) -> usize {
-        self.lock().active()
+    /// Waits for the connections that there are, served and followed by others as they may be: until none is left, until the
+    /// limit, until the process is told to end a second time, or until a successor asks for our place.
+    pub(super) fn end(&self, events: &Receiver<Event>) -> io::Result<Option<Successor>> {
+        self.lock().begin_to_end();
+        self.wait(2, || self.lock().active_before_the_end(), || successor(events))
     }
 
-    /// Waits until no connection is left, until the limit, or until the process is told to end so many times.
-    pub(super) fn finish(&self, told_max: u32) -> io::Result<()> {
+    /// Waits likewise for all that there is, after a successor has gone on in our place.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        self.wait(2, || self.lock().active(), || None).map(drop)
+    }
+
+    fn wait(
+        &self,
+        told_max: u32,
+        active: impl Fn() -> usize,
+        successor: impl Fn() -> Option<Successor>,
+    ) -> io::Result<Option<Successor>> {
         let termination = Termination::block()?;
         let deadline = Instant::now() + self.drain_timeout;
-        let (mut told, mut has_said) = (0, false);
-        while self.active() > 0 && told < told_max && Instant::now() < deadline {
+        let (mut told, mut has_said, mut found) = (0, false, None);
+        while active() > 0 && told < told_max && found.is_none() && Instant::now() < deadline {
             if !std::mem::replace(&mut has_said, true) {
-                let (active, limit) = (self.active(), self.drain_timeout.as_secs());
+                let (active, limit) = (active(), self.drain_timeout.as_secs());
                 tracing::info!(
                     "{active} connections are carried by this process: it waits for them, {limit} s at most"
                 );
             }
             told += u32::from(termination.wait_at_most(LOOK)?.is_some());
+            found = successor();
         }
-        match self.active() {
+        if found.is_none() {
+            self.cut();
+        }
+        if told > 0 {
+            // Whoever goes on in this process must know.
+            signal::ask_again();
+        }
+        Ok(found)
+    }
+
+    /// Resets what is left, so that no client takes a part of an answer for the whole.
+    fn cut(&self) {
+        let relay = self.lock();
+        match relay.active_before_the_end() {
             0 => {}
             cut => tracing::warn!("{cut} connections that this process carried are cut"),
         }
-        // Whoever goes on in this process must know.
-        (0..told.min(1)).for_each(|_| signal::ask_again());
-        Ok(())
+        relay.cut();
     }
+}
+
+/// A portway that asks for our place.
+fn successor(events: &Receiver<Event>) -> Option<Successor> {
+    events.try_iter().find_map(|event| match event {
+        Event::HandOver(successor) => Some(successor),
+        _ => None,
+    })
 }

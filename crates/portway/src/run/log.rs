@@ -38,11 +38,9 @@ pub(super) fn log(line: &Line) {
             );
         }
         Line::Settled { operations } => tracing::debug!(operations, "settled"),
-        Line::Refused { service_port, reason } => tracing::error!(
-            service_port,
-            reason,
-            "the kernel refused a service port: it stays as it was, all others are in force"
-        ),
+        Line::Refused { service_port, reason } => {
+            tracing::error!(service_port, reason, "a service port is refused, and all others are in force");
+        }
         Line::Warned { service_port, reason } => tracing::warn!(service_port, "{reason}"),
         Line::Failed { is_first, reason, retry_in } => tracing::error!(
             retry_in_ms = retry_in.as_millis(),

@@ -117,25 +117,31 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let end = shell.serve(&events, tell)?;
     // Who asks now hears that nobody is there, either way; without the file it looks so too.
     let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
-    finish(end, locks, &carrier).map_err(system("hear signals"))
+    finish(end, locks, &carrier, &events).map_err(system("hear signals"))
 }
 
 /// Connections that this process carries come to their end; a successor does not have to wait for that.
-fn finish(mut end: End, locks: Locks, carrier: &Carrier) -> io::Result<End> {
+fn finish(end: End, locks: Locks, carrier: &Carrier, events: &Receiver<Event>) -> io::Result<End> {
     match end {
-        // It has been told once, and ends at once when it is told again.
-        End::Stopped => carrier.finish(2)?,
-        End::HandedOver(ref mut successor) if !carrier.is_idle() => {
-            if let Some(line) = successor.take_line() {
-                carrier.hand_over(&line);
-                locks.let_go();
-                carrier.serve_until_relieved(&line);
+        End::Stopped => {
+            if let Some(successor) = carrier.end(events)? {
+                hand_over(successor, locks, carrier)?;
             }
-            carrier.finish(2)?;
+            Ok(End::Stopped)
         }
-        End::HandedOver(_) => {}
+        End::HandedOver(successor) if carrier.is_idle() => Ok(End::HandedOver(successor)),
+        End::HandedOver(successor) => hand_over(successor, locks, carrier).map(End::HandedOver),
     }
-    Ok(end)
+}
+
+fn hand_over(mut successor: Successor, locks: Locks, carrier: &Carrier) -> io::Result<Successor> {
+    if let Some(line) = successor.take_line() {
+        carrier.hand_over(&line);
+        locks.let_go();
+        carrier.serve_until_relieved(&line);
+    }
+    carrier.finish()?;
+    Ok(successor)
 }
 
 /// Everything that is listened to.

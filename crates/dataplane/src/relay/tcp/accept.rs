@@ -92,6 +92,8 @@ impl Tcp {
     pub(in crate::relay) fn carry(&mut self, arrival: Arrival, now: Instant, timers: &mut Timers) {
         let Arrival { stream, from, listener, files } = arrival;
         let dialling = Dialling { current: None, deadline: now, tried: Vec::new() };
+        let is_late = self.shared.is_ending.load(Relaxed);
+        self.shared.mailboxes[self.worker].late.fetch_add(usize::from(is_late), Relaxed);
         let connection = Connection {
             listener,
             client: stream,
@@ -100,6 +102,7 @@ impl Tcp {
             inward: Direction::default(),
             outward: Direction::default(),
             _files: files,
+            is_late,
         };
         let slot = self.connections.insert(connection);
         let Some(connection) = self.connections.get_mut(slot) else { return };

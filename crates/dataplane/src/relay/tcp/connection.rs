@@ -24,6 +24,8 @@ pub(in crate::relay) struct Connection {
     /// From the endpoint to the client.
     pub(super) outward: Direction,
     pub(super) _files: Permit,
+    /// It came after the process was told to end.
+    pub(super) is_late: bool,
 }
 
 /// How far a connection is.

@@ -96,6 +96,14 @@ impl Tcp {
         }
     }
 
+    /// Cuts all connections.
+    pub(super) fn cut_all(&mut self) {
+        let all: Vec<Slot> = self.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in all {
+            self.abort(slot);
+        }
+    }
+
     /// Cuts the connections of a listener.
     pub(super) fn cut(&mut self, key: u32) {
         let of_listener = self.connections.iter().filter(|(_, connection)| connection.listener.key == key);
@@ -130,8 +138,10 @@ impl Tcp {
             chosen.tally.closed();
             connection.listener.tally.closed();
         }
+        let mailbox = &self.shared.mailboxes[self.worker];
+        mailbox.late.fetch_sub(usize::from(connection.is_late), Relaxed);
         drop(connection);
-        self.shared.mailboxes[self.worker].connections.fetch_sub(1, Relaxed);
+        mailbox.connections.fetch_sub(1, Relaxed);
         if !self.paused.is_empty() {
             self.resume();
         }

@@ -23,6 +23,8 @@ pub(in crate::relay) enum Letter {
     CutAt(u32, Instant),
     /// The pool of a UDP listener has changed.
     PoolChanged(Arc<Open>),
+    /// Reset all connections.
+    CutAll,
     /// Drop this: all letters before it are read, and what was being accepted is counted.
     Read(Sender<()>),
     /// End at once.
@@ -46,6 +48,8 @@ pub(in crate::relay) struct Mailbox {
     letters: Mutex<Vec<Letter>>,
     /// How many connections the worker has.
     pub(in crate::relay) connections: AtomicUsize,
+    /// How many of the connections were accepted after the process was told to end.
+    pub(in crate::relay) late: AtomicUsize,
     /// How many UDP sessions it has.
     pub(in crate::relay) sessions: AtomicUsize,
 }
@@ -59,6 +63,7 @@ impl Mailbox {
             bell,
             letters: Mutex::default(),
             connections: AtomicUsize::new(0),
+            late: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
         })
     }

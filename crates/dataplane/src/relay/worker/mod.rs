@@ -94,6 +94,7 @@ impl Worker {
                 Letter::Carry(arrival) => self.tcp.carry(arrival, now, &mut self.timers),
                 Letter::CutAt(key, until) => self.timers.add(until, Due::Cut(key)),
                 Letter::PoolChanged(listener) => self.udp.pool_changed(&listener),
+                Letter::CutAll => self.tcp.cut_all(),
                 Letter::Read(receipt) => drop(receipt),
                 Letter::Stop => self.is_stopped = true,
             }

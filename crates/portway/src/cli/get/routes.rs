@@ -128,8 +128,8 @@ fn addresses(route: &Route) -> String {
     joined(&endpoints.iter().map(show).collect::<Vec<_>>())
 }
 
-/// What the relay carried for the service port, in all and by endpoint. Its frontends of one family share a listener, so they
-/// share these figures.
+/// What the relay carried, in all and by endpoint. The frontends of a service port share listeners, so the first of each
+/// family tells for all; but what came by localhost stands with the node port.
 fn carried(picture: &Picture, port: &ServicePort, route: &Route) -> String {
     let traffic = traffic(picture, port, route);
     if traffic.is_empty() {
@@ -143,7 +143,13 @@ fn carried(picture: &Picture, port: &ServicePort, route: &Route) -> String {
 
 fn traffic<'a>(picture: &'a Picture, port: &ServicePort, route: &Route) -> Vec<&'a Traffic> {
     let family = route.frontend.family();
-    picture.traffic().iter().filter(|traffic| traffic.is_of(port.id(), family)).collect()
+    let first = port.routes.iter().find(|other| other.frontend.family() == family);
+    let is_first = first.is_some_and(|first| first.frontend == route.frontend);
+    let is_told = |traffic: &&Traffic| {
+        let is_here = if traffic.is_of_localhost() { route.kind == FrontendKind::NodePort } else { is_first };
+        is_here && traffic.is_of(port.id(), family)
+    };
+    picture.traffic().iter().filter(is_told).collect()
 }
 
 fn by_endpoint(traffic: &[&Traffic]) -> BTreeMap<SocketAddr, Carried> {

@@ -20,6 +20,8 @@ const ASKED: usize = 200;
 const BETWEEN_DATAGRAMS: Duration = Duration::from_millis(5);
 /// So often a node loses its portway.
 const KILLS: u32 = 5;
+/// A start takes less, on a machine that is not busy.
+const GAP: Duration = Duration::from_secs(2);
 /// The first dial has 250 ms; a pod that says nothing costs no more, and then is left alone.
 const FIRST_DIAL: Duration = Duration::from_millis(250);
 
@@ -84,6 +86,7 @@ pub(crate) fn root_after_a_crash_the_same_ports_are_bound_and_the_gap_is_short(s
         assert_eq!(stage.rules("a"), rules, "the rules lead to the same ports");
     }
     gaps.sort();
+    assert!(gaps[gaps.len() - 1] < patient(GAP), "{gaps:?}");
     eprintln!("counted: {KILLS} crashes, the longest gap {} ms", gaps[gaps.len() - 1].as_millis());
 }
 

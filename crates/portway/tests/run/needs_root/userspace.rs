@@ -117,10 +117,12 @@ fn root_userspace_carries_connections_and_counts_them() {
     );
     let routes = place.portway("get routes -o wide").fine();
     assert!(
-        routes.contains("CARRIED") && routes.contains("3 connections (1 now), 15 B in, 15 B out"),
+        routes.contains("CARRIED") && routes.contains("2 connections (1 now), 10 B in, 10 B out"),
         "{routes}"
     );
-    assert!(routes.contains("10.244.0.2:8080: 3 connections (1 now)"), "{routes}");
+    assert!(routes.contains("10.244.0.2:8080: 2 connections (1 now)"), "{routes}");
+    let by_localhost = routes.lines().find(|line| line.contains("*:30080")).unwrap();
+    assert!(by_localhost.contains("1 connections (0 now), 5 B in, 5 B out"), "{routes}");
     let text = place.portway("status").fine();
     assert!(text.contains("userspace, by iptables-nft") && text.contains("3 connections (1 now)"), "{text}");
 }
@@ -202,10 +204,16 @@ fn root_userspace_waits_for_connections_when_it_is_told_to_end() {
     running.signal("TERM");
     running.wait_for_log("1 connections are carried by this process");
     assert_eq!(say(&mut open).unwrap(), "HELLO", "it goes on");
-    assert!(is_served(&place, "10.96.0.80:80"), "and new ones are served");
+    let mut late = dial(&place, "10.96.0.80:80").unwrap();
+    assert_eq!(say(&mut late).unwrap(), "HELLO", "new ones are served");
     drop(open);
-    until("it ends with the last connection", || !running.is_running());
-    // Told twice, it ends at once.
+    until("it ends with the last connection of before, however many came later", || !running.is_running());
+    is_reset(&mut late);
+}
+
+#[test]
+fn root_userspace_told_twice_ends_at_once_and_resets_what_it_carried() {
+    let Some(place) = node() else { return };
     let mut running = start(&place, "");
     let mut open = dial(&place, "10.96.0.80:80").unwrap();
     assert_eq!(say(&mut open).unwrap(), "HELLO");
@@ -213,7 +221,31 @@ fn root_userspace_waits_for_connections_when_it_is_told_to_end() {
     running.wait_for_log("1 connections are carried by this process");
     running.signal("TERM");
     until("it ends", || !running.is_running());
-    say(&mut open).unwrap_err();
+    is_reset(&mut open);
+}
+
+/// A client must not take a part of an answer for the whole.
+fn is_reset(stream: &mut TcpStream) {
+    let error = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+}
+
+#[test]
+fn root_userspace_that_is_about_to_end_hands_over_when_it_is_asked() {
+    let Some(place) = node() else { return };
+    let mut old = start(&place, "");
+    let mut open = dial(&place, "10.96.0.80:80").unwrap();
+    assert_eq!(say(&mut open).unwrap(), "HELLO");
+    old.signal("TERM");
+    old.wait_for_log("1 connections are carried by this process");
+    let new = place.start_with(&format!("{MODE} --take-over"));
+    new.wait_for("portway is in sync");
+    assert!(new.logged("going on with") == 1, "it has the sockets of the old one");
+    assert!(is_served(&place, "10.96.0.80:80"));
+    assert_eq!(say(&mut open).unwrap(), "HELLO", "what the old one carries goes on");
+    drop(open);
+    until("the old one ends", || !old.is_running());
+    assert!(is_served(&place, "10.96.0.80:80"));
 }
 
 #[test]
@@ -225,6 +257,8 @@ fn root_userspace_drains_a_removed_service_with_a_limit() {
     place.remove("web.yaml");
     until("new connections are not served", || !is_served(&place, "127.0.0.1:30080"));
     assert_eq!(say(&mut open).unwrap(), "HELLO", "what is open goes on");
+    let carried = &status(&place)["relay"]["carried"];
+    assert_eq!(carried["active"], 1, "and is counted: {carried}");
     until("the limit cuts it", || say(&mut open.try_clone().unwrap()).is_err());
 }
 
