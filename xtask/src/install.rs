@@ -34,6 +34,16 @@ const NEEDED: &[Needed] = &[
         package: "iptables",
         reason: "tests make upstream kube-proxy's rules with it, and portway removes them with it",
     },
+    Needed {
+        program: "ipset",
+        package: "ipset",
+        reason: "tests read back with it what was written to IP sets",
+    },
+    Needed {
+        program: "ipvsadm",
+        package: "ipvsadm",
+        reason: "tests read back with it what was written to IPVS",
+    },
 ];
 
 /// A part of the Rust toolchain that a minimal installation leaves out.

@@ -8,6 +8,7 @@
 pub mod chains;
 pub mod flows;
 pub mod iptables;
+pub mod ipvs;
 pub mod localhost;
 pub mod nftables;
 pub mod relay;
@@ -121,6 +122,9 @@ pub enum SyncError {
     /// An iptables program failed. The next sync reads the kernel anew.
     #[error(transparent)]
     Iptables(#[from] kernel::xtables::Error),
+    /// Virtual servers, sets, addresses or settings could not be written. The next sync reads the kernel anew.
+    #[error(transparent)]
+    Ipvs(#[from] ipvs::Error),
 }
 
 impl SyncError {
@@ -129,6 +133,7 @@ impl SyncError {
         match self {
             SyncError::Nftables(error) => error.retry_helps(),
             SyncError::Iptables(error) => error.retry_helps(),
+            SyncError::Ipvs(error) => error.retry_helps(),
         }
     }
 }

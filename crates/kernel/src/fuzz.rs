@@ -11,9 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::netlink::{Header, Message, MessageWriter, Messages, flags};
 use crate::nft::Family;
-use crate::{conntrack, host, nft};
+use crate::{conntrack, host, ipset, ipvs, nft};
 
 const CASES: u64 = 300_000;
+/// Messages at the end of the seeds that are of other kinds than those of `nf_tables`.
+const RARE: usize = 4 + 6 + 6 + 2;
 
 /// xorshift64*: enough to shake lengths.
 struct Random(u64);
@@ -53,6 +55,8 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds.extend([error_message(), done_message(), address_message(), route_message()]);
+    seeds.extend(ipvs::fuzzed::messages());
+    seeds.extend(ipset::fuzzed::messages());
     seeds.extend(conntrack::fuzzed::messages());
     seeds
 }
@@ -102,8 +106,8 @@ fn arbitrary(random: &mut Random) -> Vec<u8> {
 }
 
 fn mutated(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
-    // One case in eight is of the six rare kinds at the end.
-    let first = if random.below(8) == 0 { seeds.len() - 6 } else { 0 };
+    // One case in four is of the rare kinds at the end.
+    let first = if random.below(4) == 0 { seeds.len() - RARE } else { 0 };
     let mut bytes = seeds[first + random.below(seeds.len() - first)].clone();
     for _ in 0..=random.below(6) {
         let at = random.below(bytes.len());
@@ -129,6 +133,8 @@ fn decode(bytes: &[u8]) -> usize {
         if let Ok(Message::Data(header, body)) = message {
             good += usize::from(nft::decodes(header, body));
             good += usize::from(conntrack::fuzzed::decodes(header, body));
+            good += usize::from(ipvs::fuzzed::decodes(header, body));
+            good += usize::from(ipset::fuzzed::decodes(header, body));
             host::decode_all(body);
         }
     }
@@ -153,4 +159,6 @@ fn broken_messages_never_panic() {
 fn intact_messages_are_all_understood() {
     let understood = seeds().iter().filter(|bytes| decode(bytes) > 0).count();
     assert!(understood > 100, "{understood}");
+    let rare = seeds().split_off(seeds().len() - RARE + 4);
+    assert!(rare.iter().all(|bytes| decode(bytes) > 0), "{rare:?}");
 }

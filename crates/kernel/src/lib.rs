@@ -3,9 +3,12 @@
 //! | room | what it speaks to |
 //! |---|---|
 //! | [`netlink`] | sockets, message framing and attributes: the words every kernel subsystem shares |
-//! | [`host`] | this machine's addresses, links and routes, read and watched |
+//! | [`host`] | this machine's addresses, links and routes, read and watched; dummy links and their addresses, written |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
 //! | [`conntrack`] | the connection tracker: its entries, visited and deleted |
+//! | [`ipvs`] | the kernel's load balancer: virtual servers and the real ones behind them |
+//! | [`ipset`] | sets of addresses and ports that iptables rules ask |
+//! | [`sysctl`] | settings of the kernel, by name |
 //! | [`xtables`] | the iptables programs, both kinds: tables read and written as their text |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`socket`] | TCP and UDP sockets as a proxy needs them: never blocking, many datagrams in a call |
@@ -29,6 +32,8 @@ pub mod conntrack;
 #[cfg(test)]
 mod fuzz;
 pub mod host;
+pub mod ipset;
+pub mod ipvs;
 pub mod limit;
 pub mod namespace;
 pub mod netlink;
@@ -39,4 +44,5 @@ pub mod pipe;
 pub mod poll;
 pub mod signal;
 pub mod socket;
+pub mod sysctl;
 pub mod xtables;

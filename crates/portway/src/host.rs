@@ -38,10 +38,13 @@ pub(crate) fn node(name: &str) -> Option<Node> {
     read_addresses().map(|addresses| node_with(name, &addresses))
 }
 
+/// Addresses that the IPVS mode, ours or upstream's, gave this host for Services are none of its own.
 fn read_addresses() -> Option<BTreeSet<Address>> {
-    kernel::host::addresses()
+    let mut addresses = kernel::host::addresses()
         .inspect_err(|error| tracing::debug!(%error, "the addresses of this host are unknown"))
-        .ok()
+        .ok()?;
+    addresses.retain(|address| address.link_name != dataplane::ipvs::DUMMY);
+    Some(addresses)
 }
 
 fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use model::fate::Loopback;
-use model::{NodePortAddress, Promises, fate::Refusal};
+use model::fate::{Loopback, Refusal, Remembered};
+use model::{NodePortAddress, Promises};
 
 /// A mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -45,17 +45,25 @@ impl Mode {
     pub fn promises(self) -> Promises {
         let as_upstream = Promises {
             undefined_port_of_cluster_ip: Refusal::Untouched,
+            undefined_port_of_external_ip: Refusal::Untouched,
             unallocated_service_ip: Refusal::Untouched,
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: NodePortAddress::All,
             loopback_node_ports: Loopback::Localhost,
             hairpin_of_other_nodes: true,
             keeps_source: true,
+            affinity: Remembered::ForServicePort,
             carries_sctp: true,
         };
         match self {
             Mode::Nftables => Promises::default(),
-            Mode::Ipvs => Promises { undefined_port_of_cluster_ip: Refusal::Reject, ..as_upstream },
+            Mode::Ipvs => Promises {
+                undefined_port_of_cluster_ip: Refusal::Reject,
+                undefined_port_of_external_ip: Refusal::Reject,
+                hairpin_of_other_nodes: false,
+                affinity: Remembered::ForFrontend,
+                ..as_upstream
+            },
             Mode::Iptables => as_upstream,
             Mode::Userspace => Promises { keeps_source: false, carries_sctp: false, ..as_upstream },
         }

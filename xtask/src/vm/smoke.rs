@@ -24,23 +24,53 @@ struct Smoke {
     tests: &'static [&'static str],
 }
 
-const SMOKE: &[Smoke] = &[Smoke {
-    package: "portway",
-    program: "packets",
-    tests: &[
-        "needs_root::nftables::root_a_pod_keeps_its_address_and_others_are_masqueraded",
-        "needs_root::nftables::root_node_ports_answer_on_both_nodes_whichever_has_the_pod",
-        "needs_root::nftables::root_external_policy_local_keeps_the_client_or_drops_it",
-        "needs_root::nftables::root_source_ranges_keep_strangers_from_the_load_balancer",
-        "needs_root::nftables::root_a_service_without_endpoints_refuses_at_once",
-        "needs_root::nftables::root_a_client_stays_with_its_endpoint_at_every_frontend",
-        "needs_root::nftables::root_endpoints_come_and_go_without_a_failed_connection",
-        "needs_vm::nftables::root_a_restart_disturbs_nobody",
-        "needs_root::nftables::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
-        // Last: once the kernel has SCTP of its own, it answers the hand-made packets of the others.
-        "needs_vm::nftables::root_real_sctp_sockets_reach_their_endpoint",
-    ],
-}];
+const SMOKE: &[Smoke] = &[
+    Smoke {
+        package: "portway",
+        program: "packets",
+        tests: &[
+            "needs_root::nftables::root_a_pod_keeps_its_address_and_others_are_masqueraded",
+            "needs_root::nftables::root_node_ports_answer_on_both_nodes_whichever_has_the_pod",
+            "needs_root::nftables::root_external_policy_local_keeps_the_client_or_drops_it",
+            "needs_root::nftables::root_source_ranges_keep_strangers_from_the_load_balancer",
+            "needs_root::nftables::root_a_service_without_endpoints_refuses_at_once",
+            "needs_root::nftables::root_a_client_stays_with_its_endpoint_at_every_frontend",
+            "needs_root::nftables::root_endpoints_come_and_go_without_a_failed_connection",
+            "needs_vm::nftables::root_a_restart_disturbs_nobody",
+            "needs_root::nftables::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
+            // Last: once the kernel has SCTP of its own, it answers the hand-made packets of the others.
+            "needs_vm::nftables::root_real_sctp_sockets_reach_their_endpoint",
+        ],
+    },
+    Smoke {
+        package: "kernel",
+        program: "dummy_contract",
+        tests: &["needs_vm::root_dummies_and_their_addresses_come_and_go_on_the_real_kernel"],
+    },
+    Smoke {
+        package: "kernel",
+        program: "ipvs_contract",
+        tests: &[
+            "needs_vm::root_real_and_simulated_servers_end_alike",
+            "needs_vm::root_packets_reach_whom_the_twin_says",
+            "needs_vm::root_ten_thousand_real_servers_are_written_and_read",
+            "needs_vm::root_the_ipvsadm_program_sees_the_same",
+        ],
+    },
+    Smoke {
+        package: "kernel",
+        program: "xtables_traffic",
+        tests: &["needs_vm::root_ipvs_stands_between_the_tables_where_the_twin_has_it"],
+    },
+    Smoke {
+        package: "dataplane",
+        program: "ipvs_real",
+        tests: &[
+            "needs_vm::root_a_real_kernel_holds_what_the_twin_holds_and_nothing_stays",
+            "needs_vm::root_ipvsadm_shows_the_documents_example",
+        ],
+    },
+];
 
 /// The VM takes ten times as long as the machine for these; `PORTWAY_PATIENCE` is for when the machine is busy, too.
 const VARIABLES: [(&str, &str); 2] = [("PORTWAY_CONNECTIONS", "500"), ("PORTWAY_PATIENCE", "3")];

@@ -18,7 +18,7 @@ mod render;
 mod sync;
 
 pub use choose::choose;
-use model::fate::{Loopback, Refusal};
+use model::fate::{Loopback, Refusal, Remembered};
 use model::{Family, ForwardingTable, NodePortAddress, Promises};
 pub use names::{Names, PREFIXES, is_of_a_service_port};
 pub use render::{Renderer, SHARED, TO_NODE_PORTS, TO_SERVICES};
@@ -81,12 +81,14 @@ impl Options {
     pub fn promises(&self) -> Promises {
         Promises {
             undefined_port_of_cluster_ip: Refusal::Untouched,
+            undefined_port_of_external_ip: Refusal::Untouched,
             unallocated_service_ip: Refusal::Untouched,
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: self.default_node_port_addresses,
             loopback_node_ports: if self.localhost_node_ports { Loopback::Ipv4 } else { Loopback::Never },
             hairpin_of_other_nodes: true,
             keeps_source: true,
+            affinity: Remembered::ForServicePort,
             carries_sctp: true,
         }
     }

@@ -1,4 +1,4 @@
-//! Taking over from upstream kube-proxy's iptables mode, or its old userspace mode: its chains and jumps go, and nothing else does.
+//! Taking over from upstream kube-proxy's iptables or IPVS mode, or its old userspace mode: its chains and jumps go, and nothing else does.
 //!
 //! In: the iptables programs of this machine, and `nf_tables`. Out: what was removed, and what could not be, in words.
 //!
@@ -24,8 +24,8 @@
 //! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there; a cleanup, after which no
 //! Service works, takes it too. Each is told.
 //!
-//! Absent on purpose: upstream's nftables mode, whose table is replaced by `nftables`; its IPVS mode; and stopping it: a kube-proxy
-//! that still runs would write its rules again.
+//! Absent on purpose: upstream's nftables mode, whose table is replaced by `nftables`; the virtual servers, sets and addresses of its
+//! IPVS mode, which `ipvs` knows; and stopping it: a kube-proxy that still runs would write its rules again.
 
 mod names;
 mod removal;

@@ -1,12 +1,15 @@
 //! Which chains and which jumps are upstream kube-proxy's.
 //!
 //! In: a table and a name, or a rule as `iptables-save` prints it. Out: whether upstream's iptables mode made it, in any version
-//! since 1.8 or so, or its userspace mode, which ended with 1.25 and whose own cleanup nobody has any more; or ours of these modes.
+//! since 1.8 or so, its IPVS mode, or its userspace mode, which ended with 1.25 and whose own cleanup nobody has any more; or ours of
+//! these modes.
 //!
 //! Absent on purpose: kubelet's `KUBE-FIREWALL`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup
-//! leaves alone, too; and the chains of its IPVS mode.
+//! leaves alone, too.
 
 use kernel::xtables::{Table, words};
+
+use crate::ipvs;
 
 /// Lets a masquerade mark, and what is established, pass through `FORWARD`.
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
@@ -44,6 +47,15 @@ const USERSPACE: &[(Table, &str)] = &[
     (Table::Nat, "KUBE-NODEPORT-CONTAINER"),
     (Table::Nat, "KUBE-NODEPORT-HOST"),
 ];
+/// Those of upstream's IPVS mode that no other mode has.
+const UPSTREAMS_IPVS: &[(Table, &str)] = &[
+    (Table::Filter, "KUBE-NODE-PORT"),
+    (Table::Filter, "KUBE-SOURCE-RANGES-FIREWALL"),
+    (Table::Filter, "KUBE-IPVS-FILTER"),
+    (Table::Filter, "KUBE-IPVS-OUT-FILTER"),
+    (Table::Nat, "KUBE-NODE-PORT"),
+    (Table::Nat, "KUBE-LOAD-BALANCER"),
+];
 /// Chains of one service port or endpoint, each leading to those behind it; all are in nat. `XLB` was `EXT` before 1.24. The last
 /// three are those of our userspace mode.
 const PREFIXES: &[(&str, Rules)] = &[
@@ -68,6 +80,9 @@ const FIREWALL: &str = "kubernetes load balancer firewall";
 const POSTROUTING: &str = "kubernetes postrouting rules";
 const CLUSTER_IPS: &str = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
 const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const HEALTH_RULES: &str = "kubernetes health check rules";
+const FIREWALL_RULES: &str = "kube-proxy firewall rules";
+const ACCESS: &str = "kubernetes ipvs access filter";
 const NON_LOCAL: &str = "Ensure that non-local NodePort traffic can flow";
 
 /// From which chain, to which, with which comment.
@@ -90,6 +105,11 @@ const JUMPS: &[(Table, &str, &str, &str)] = &[
     (Table::Nat, "OUTPUT", "KUBE-PORTALS-HOST", CLUSTER_IPS),
     (Table::Nat, "PREROUTING", "KUBE-NODEPORT-CONTAINER", NODE_PORTS),
     (Table::Nat, "OUTPUT", "KUBE-NODEPORT-HOST", NODE_PORTS),
+    (Table::Filter, "INPUT", "KUBE-NODE-PORT", HEALTH_RULES),
+    (Table::Filter, "INPUT", "KUBE-PROXY-FIREWALL", FIREWALL_RULES),
+    (Table::Filter, "FORWARD", "KUBE-PROXY-FIREWALL", FIREWALL_RULES),
+    (Table::Filter, "INPUT", "KUBE-IPVS-FILTER", ACCESS),
+    (Table::Filter, "OUTPUT", "KUBE-IPVS-OUT-FILTER", ACCESS),
 ];
 
 /// The modes that write rules of iptables.
@@ -99,6 +119,8 @@ pub enum Rules {
     Iptables,
     /// The userspace mode.
     Userspace,
+    /// Our IPVS mode, whose chains have names of their own.
+    Ipvs,
 }
 
 impl Rules {
@@ -107,6 +129,7 @@ impl Rules {
         let own = match self {
             Self::Iptables => IPTABLES,
             Self::Userspace => USERSPACE,
+            Self::Ipvs => return chain == CANARY || chain.starts_with(ipvs::PREFIX),
         };
         let is_of_a_port = || rank(chain).is_some_and(|rank| PREFIXES[rank].1 == self);
         COMMON.contains(&(table, chain))
@@ -117,7 +140,9 @@ impl Rules {
 
 /// Whether a chain of this name is upstream's in this table.
 pub fn is_theirs(table: Table, chain: &str) -> bool {
-    Rules::Iptables.has(table, chain) || Rules::Userspace.has(table, chain)
+    let is_of_a_mode =
+        [Rules::Iptables, Rules::Userspace, Rules::Ipvs].iter().any(|mode| mode.has(table, chain));
+    is_of_a_mode || UPSTREAMS_IPVS.contains(&(table, chain))
 }
 
 /// The place of a chain of one service port or endpoint in the order in which they lead to each other; `None` for the chains that
@@ -143,8 +168,17 @@ pub(super) fn target(rule: &str) -> Option<String> {
 pub(super) fn is_jump(table: Table, chain: &str, rule: &str) -> bool {
     let words = words(rule);
     let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+    if is_of_our_ipvs(&words) {
+        return true;
+    }
     let Some((comment, target)) = jump(&words) else { return false };
     JUMPS.contains(&(table, chain, target, comment))
+}
+
+/// Whatever else such a rule asks for, its comment and its target are ours alone.
+fn is_of_our_ipvs(words: &[&str]) -> bool {
+    let has_comment = words.windows(2).any(|pair| pair == ["--comment", ipvs::WORDS]);
+    has_comment && matches!(words, [.., "-j", target] if target.starts_with(ipvs::PREFIX))
 }
 
 /// Comment and target; older versions had no `--ctstate`, and the programs print matches in any order.
@@ -183,7 +217,10 @@ mod tests {
             (Table::Mangle, "KUBE-KUBELET-CANARY", false),
             (Table::Mangle, "KUBE-IPTABLES-HINT", false),
             (Table::Mangle, "KUBE-SERVICES", false),
-            (Table::Nat, "KUBE-LOAD-BALANCER", false),
+            (Table::Nat, "KUBE-LOAD-BALANCER", true),
+            (Table::Filter, "KUBE-IPVS-FILTER", true),
+            (Table::Mangle, "PORTWAY-OUTSIDE", true),
+            (Table::Mangle, "KUBE-LOAD-BALANCER", false),
             (Table::Nat, "KUBE-PORTALS-HOST", true),
             (Table::Nat, "KUBE-FROM-C-XPGD46QRK7WJZT7O", true),
             (Table::Filter, "KUBE-NODEPORT-NON-LOCAL", true),
@@ -208,6 +245,8 @@ mod tests {
             ),
             ("PREROUTING", "-m comment --comment \"kubernetes service portals\" -j KUBE-POSTROUTING", false),
             ("PREROUTING", "-m comment --comment mine -j KUBE-SERVICES", false),
+            ("PREROUTING", "! -i lo -m comment --comment \"portway ipvs\" -j PORTWAY-GUARD", true),
+            ("PREROUTING", "-m comment --comment mine -j PORTWAY-GUARD", false),
             ("PREROUTING", "", false),
         ];
         for (chain, rule, expected) in cases {

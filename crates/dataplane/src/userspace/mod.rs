@@ -25,7 +25,7 @@ mod render;
 mod stale;
 mod sync;
 
-use model::fate::{Loopback, Refusal};
+use model::fate::{Loopback, Refusal, Remembered};
 use model::{Family, ForwardingTable, NodePortAddress, Promises};
 pub use ports::Ports;
 use render::Portals;
@@ -52,12 +52,14 @@ impl Options {
     pub fn promises(&self) -> Promises {
         Promises {
             undefined_port_of_cluster_ip: Refusal::Untouched,
+            undefined_port_of_external_ip: Refusal::Untouched,
             unallocated_service_ip: Refusal::Untouched,
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: self.default_node_port_addresses,
             loopback_node_ports: Loopback::Never,
             hairpin_of_other_nodes: true,
             keeps_source: false,
+            affinity: Remembered::ForServicePort,
             carries_sctp: false,
         }
     }

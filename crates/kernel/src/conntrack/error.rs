@@ -30,7 +30,7 @@ impl Error {
     pub fn retry_helps(&self) -> bool {
         match self {
             Self::NotPermitted | Self::Missing => false,
-            Self::Netlink(error) => match number(error) {
+            Self::Netlink(error) => match error.errno() {
                 Some(Errno(number)) => {
                     matches!(number, libc::ENOMEM | libc::ENOBUFS | libc::EBUSY | libc::EAGAIN | libc::EINTR)
                 }
@@ -42,7 +42,7 @@ impl Error {
 
 impl From<netlink::Error> for Error {
     fn from(error: netlink::Error) -> Self {
-        match number(&error).map(|errno| errno.0) {
+        match error.errno().map(|errno| errno.0) {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
             Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Self::Missing,
             _ => Self::Netlink(error),
@@ -53,13 +53,5 @@ impl From<netlink::Error> for Error {
 /// Whether the kernel did not know what was asked, rather than failed to do it. A kernel that has the connection tracker but
 /// not its netlink door says the same as one that does not know a filter.
 pub(super) fn is_unknown_request(error: &netlink::Error) -> bool {
-    matches!(number(error), Some(Errno(libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE)))
-}
-
-fn number(error: &netlink::Error) -> Option<Errno> {
-    match error {
-        netlink::Error::System { errno, .. } => Some(*errno),
-        netlink::Error::Refused { refusal, .. } => Some(refusal.errno),
-        _ => None,
-    }
+    matches!(error.errno(), Some(Errno(libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE)))
 }

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::split_fixed;
-use crate::netlink::{Attributes, MessageWriter, Protocol, Result, Socket};
+use crate::netlink::{Attribute, Attributes, MessageWriter, Protocol, Result, Socket};
 
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
-const IFLA_IFNAME: u16 = 3;
-const IFF_UP: u32 = 0x1;
+pub(super) const IFLA_IFNAME: u16 = 3;
+pub(super) const IFLA_LINKINFO: u16 = 18;
+pub(super) const IFLA_INFO_KIND: u16 = 1;
+/// As the kernel calls a dummy.
+pub(super) const DUMMY: &str = "dummy";
+pub(super) const IFF_UP: u32 = 0x1;
 const IFF_LOOPBACK: u32 = 0x8;
 
 /// One network interface.
@@ -22,6 +26,8 @@ pub struct Link {
     pub is_up: bool,
     /// Whether it is the loopback.
     pub is_loopback: bool,
+    /// Whether it is a dummy: what is sent to it goes nowhere, but its addresses are this host's.
+    pub is_dummy: bool,
 }
 
 /// Lists the links of this thread's network namespace.
@@ -43,12 +49,25 @@ pub(super) fn decode(body: &[u8]) -> Result<Link> {
     let (fixed, rest) = split_fixed::<16>(body)?;
     let index = u32::from_ne_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
     let flags = u32::from_ne_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]);
-    let mut name = String::new();
+    let (mut name, mut is_dummy) = (String::new(), false);
     for attribute in Attributes::new(rest) {
         let attribute = attribute?;
-        if attribute.kind == IFLA_IFNAME {
-            name = attribute.text();
+        match attribute.kind {
+            IFLA_IFNAME => name = attribute.text(),
+            IFLA_LINKINFO => is_dummy = kind(&attribute)? == DUMMY,
+            _ => {}
         }
     }
-    Ok(Link { index, name, is_up: flags & IFF_UP != 0, is_loopback: flags & IFF_LOOPBACK != 0 })
+    Ok(Link { index, name, is_up: flags & IFF_UP != 0, is_loopback: flags & IFF_LOOPBACK != 0, is_dummy })
+}
+
+/// The kind of a link, out of its details; empty for hardware.
+fn kind(details: &Attribute<'_>) -> Result<String> {
+    for detail in details.nested() {
+        let detail = detail?;
+        if detail.kind == IFLA_INFO_KIND {
+            return Ok(detail.text());
+        }
+    }
+    Ok(String::new())
 }

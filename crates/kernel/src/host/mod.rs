@@ -1,17 +1,21 @@
-//! This machine's own network: addresses, links, routes; read once, or watched.
+//! This machine's own network: addresses, links, routes; read once, or watched. And the one thing that is written: dummy links,
+//! and addresses on a link that the caller names.
 //!
 //! In: nothing but the network namespace of the calling thread. Out: ordered sets, so that equal hosts
-//! print equally. No privilege is needed.
+//! print equally. Reading needs no privilege.
 //!
-//! Absent on purpose: writing. Portway never changes addresses, links or routes here.
+//! Absent on purpose: any other writing. Portway never changes routes here, nor links that are no dummies.
 
 mod address;
+mod change;
 mod link;
 mod route;
 mod simulated;
 mod watch;
+mod write;
 
 pub use address::{Address, Scope, addresses};
+pub use change::{ChangeError, ChangeHost, Unchanged};
 pub use link::{Link, links};
 pub use route::{Route, RouteKind, RouteTable, routes};
 pub use simulated::Simulated;

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::{Address, Host, Link, Route, Scope};
+use ipnet::IpNet;
+
+use super::{Address, ChangeError, ChangeHost, Host, Link, Route, Scope, Unchanged};
 use crate::netlink::{Error, Result};
 
 /// What a machine would show.
@@ -19,6 +21,8 @@ pub struct Simulated {
     pub routes: BTreeSet<Route>,
     /// If set, every reading fails with it.
     pub fault: Option<Error>,
+    /// If set, every change fails with it.
+    pub change_fault: Option<ChangeError>,
 }
 
 impl Simulated {
@@ -32,7 +36,8 @@ impl Simulated {
 
     fn add_link(&mut self, name: &str) -> u32 {
         let index = self.links.iter().map(|link| link.index).max().unwrap_or(0) + 1;
-        self.links.insert(Link { index, name: name.to_owned(), is_up: true, is_loopback: name == "lo" });
+        let (name, is_loopback) = (name.to_owned(), name == "lo");
+        self.links.insert(Link { index, name, is_up: true, is_loopback, is_dummy: false });
         index
     }
 
@@ -52,6 +57,72 @@ impl Host for Simulated {
 
     fn routes(&mut self) -> Result<BTreeSet<Route>> {
         self.read(&self.routes)
+    }
+}
+
+impl Simulated {
+    fn link(&self, name: &str) -> std::result::Result<Link, ChangeError> {
+        self.change_fault.clone().map_or(Ok(()), Err)?;
+        let found = self.links.iter().find(|link| link.name == name).cloned();
+        found.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
+    }
+}
+
+impl ChangeHost for Simulated {
+    fn make_dummy(&mut self, name: &str) -> std::result::Result<(), ChangeError> {
+        let link = match self.link(name) {
+            Ok(found) if !found.is_dummy => return Err(ChangeError::NoDummy(name.to_owned())),
+            Ok(found) => found,
+            Err(ChangeError::NoLink(_)) => {
+                let index = self.add_link(name);
+                Link { index, name: name.to_owned(), is_up: true, is_loopback: name == "lo", is_dummy: false }
+            }
+            Err(error) => return Err(error),
+        };
+        self.links.remove(&link);
+        self.links.insert(Link { is_up: true, is_dummy: true, ..link });
+        Ok(())
+    }
+
+    fn delete_dummy(&mut self, name: &str) -> std::result::Result<(), ChangeError> {
+        let link = match self.link(name) {
+            Err(ChangeError::NoLink(_)) => return Ok(()),
+            other => other?,
+        };
+        if !link.is_dummy {
+            return Err(ChangeError::NoDummy(name.to_owned()));
+        }
+        self.addresses.retain(|address| address.link_index != link.index);
+        self.links.remove(&link);
+        Ok(())
+    }
+
+    fn add_addresses(
+        &mut self,
+        link: &str,
+        addresses: &[IpAddr],
+    ) -> std::result::Result<Vec<Unchanged>, ChangeError> {
+        self.link(link)?;
+        for ip in addresses {
+            if !self.addresses.iter().any(|found| found.ip == *ip && found.link_name == link) {
+                self.add(link, *ip, IpNet::from(*ip).max_prefix_len());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn delete_addresses(
+        &mut self,
+        link: &str,
+        addresses: &[IpAddr],
+    ) -> std::result::Result<Vec<Unchanged>, ChangeError> {
+        self.link(link)?;
+        let is_meant = |found: &Address| {
+            let bits = IpNet::from(found.ip).max_prefix_len();
+            found.link_name == link && found.prefix_length == bits && addresses.contains(&found.ip)
+        };
+        self.addresses.retain(|found| !is_meant(found));
+        Ok(Vec::new())
     }
 }
 

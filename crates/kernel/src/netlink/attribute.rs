@@ -72,6 +72,16 @@ impl<'a> Attribute<'a> {
         self.fixed().map(|[byte]| byte)
     }
 
+    /// A 16-bit number in the machine's byte order.
+    pub fn u16(&self) -> Result<u16> {
+        self.fixed().map(u16::from_ne_bytes)
+    }
+
+    /// A 16-bit number in network byte order: a port.
+    pub fn u16_be(&self) -> Result<u16> {
+        self.fixed().map(u16::from_be_bytes)
+    }
+
     /// A 32-bit number in the machine's byte order, as rtnetlink writes them.
     pub fn u32(&self) -> Result<u32> {
         self.fixed().map(u32::from_ne_bytes)

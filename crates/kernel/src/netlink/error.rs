@@ -56,6 +56,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error number, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::System { errno, .. } => Some(*errno),
+            Self::Refused { refusal, .. } => Some(refusal.errno),
+            _ => None,
+        }
+    }
+}
+
 /// The kernel's "no" to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -65,6 +76,12 @@ pub struct Refusal {
     pub text: Option<String>,
     /// Which byte of the request it objected to, if it said so.
     pub offset: Option<u32>,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self { errno, text: None, offset: None }
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -9,6 +9,7 @@
 //! Absent on purpose: any async runtime. A socket gives its file descriptor to those who want to poll it.
 
 mod attribute;
+mod batch;
 mod error;
 mod message;
 mod socket;

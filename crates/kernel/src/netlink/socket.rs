@@ -15,7 +15,7 @@ const RECEIVE_SIZE: usize = 64 << 10;
 /// How often a listing is begun anew when others write meanwhile.
 const LIST_ATTEMPTS: u32 = 20;
 /// A listing that stays silent for so long is given up.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Which subsystem the socket speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Protocol {
     Route,
     /// `nf_tables`, conntrack, ipset.
     Netfilter,
+    /// Families that get their number when they are loaded: IPVS.
+    Generic,
 }
 
 /// An open netlink socket.
@@ -42,6 +44,7 @@ impl Socket {
         let fd = sys::socket(match protocol {
             Protocol::Route => libc::NETLINK_ROUTE,
             Protocol::Netfilter => libc::NETLINK_NETFILTER,
+            Protocol::Generic => libc::NETLINK_GENERIC,
         })?;
         // Both options make errors better, not possible: a kernel without them still answers.
         let _unavailable = sys::enable(&fd, NETLINK_CAP_ACK).and(sys::enable(&fd, NETLINK_EXT_ACK));

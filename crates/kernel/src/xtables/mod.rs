@@ -37,9 +37,11 @@ pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty, WHOLE, parts};
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
-pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, Side, State, Target};
+pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};
 pub use saved::{Saved, SavedChain, words};
 pub use simulated::{Simulated, Way};
+
+pub(crate) use rule::name as protocol_name;
 
 /// The tables of one program and one family.
 pub trait Xtables {

@@ -18,8 +18,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+pub use crate::ipset::SetName;
 pub use crate::nft::Protocol;
-pub(super) use print::{has_ports, is_target, name};
+pub(crate) use print::name;
+pub(super) use print::{has_ports, is_target};
 pub use probability::Probability;
 
 /// One rule, without its chain.
@@ -43,6 +45,14 @@ impl Rule {
             Some(Target::Jump(chain)) => Some(chain),
             _ => None,
         }
+    }
+
+    /// The sets that it asks.
+    pub fn sets(&self) -> impl Iterator<Item = &SetName> {
+        self.parts.iter().filter_map(|part| match part {
+            Match::Set { name, .. } => Some(name),
+            _ => None,
+        })
     }
 
     /// The text of its comment, if it has one.
@@ -90,6 +100,17 @@ pub enum Match {
     Random(Probability),
     /// `-m recent`: the source was seen, or is remembered.
     Recent(Recent),
+    /// `-m ipvs --ipvs`: a virtual server has given the packet to whoever gets it.
+    Ipvs,
+    /// `-m set --match-set NAME dst,dst`: a set has what these ends of the packet say.
+    Set {
+        /// Or has it not.
+        is: Is,
+        /// The set.
+        name: SetName,
+        /// For each part of its entries, the end of the packet that is looked at.
+        sides: Vec<Side>,
+    },
 }
 
 /// Whether a thing must hold or must not.

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod needs_root;
+mod needs_vm;
 mod rules;
 mod stage;

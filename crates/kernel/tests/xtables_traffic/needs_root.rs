@@ -68,7 +68,7 @@ impl Pair {
 }
 
 /// A datagram that nobody translates goes to a service address, where nobody is; or the node answers itself.
-fn meaning(outcome: &Outcome) -> Seen {
+pub(crate) fn meaning(outcome: &Outcome) -> Seen {
     match outcome.fate {
         Fate::Dnat(pod, _) => Seen::At { pod, masqueraded: outcome.masqueraded },
         Fate::Rejected(_) => Seen::Refused,

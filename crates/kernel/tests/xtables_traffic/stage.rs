@@ -62,6 +62,12 @@ impl Stage {
         Some(Self { family, clients, node, pods, next_port: 2000 })
     }
 
+    /// From now on the node itself serves, too.
+    pub(crate) fn serve_at_node(&mut self) {
+        let at = SocketAddr::new(node(self.family), POD_PORT);
+        self.pods.push(self.node.run(|| UdpSocket::bind(at).unwrap()).unwrap());
+    }
+
     /// Gives the node its rules; false, with the reason, where the program is not there.
     pub(crate) fn restore(&self, variant: Variant, text: &str) -> bool {
         let programs = Programs::find().programs.into_iter();
@@ -125,11 +131,17 @@ impl Stage {
             // What is dropped or refused on the way out is told at once.
             Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}"),
         }
-        if possible.contains(&Seen::Nowhere) {
+        let may_vanish = possible.contains(&Seen::Nowhere);
+        if may_vanish {
             let later = self.socket(sender);
             later.send_to(&self.next_port.to_be_bytes(), marker).unwrap();
         }
-        self.wait(&socket, token, self.source(sender))
+        let seen = self.wait(&socket, token, self.source(sender))?;
+        if may_vanish && seen != Seen::Nowhere {
+            // It did not, so the marker is still to come.
+            assert_eq!(self.wait(&socket, token, self.source(sender)), Some(Seen::Nowhere));
+        }
+        Some(seen)
     }
 
     /// Where the datagram with this token ended; `None` if nothing at all happened.
@@ -137,7 +149,7 @@ impl Stage {
         let mut sources: Vec<_> = self.pods.iter().map(AsFd::as_fd).collect();
         sources.push(socket.as_fd());
         let ready = socket::wait_readable(&sources, Some(LIMIT)).unwrap();
-        if ready[3] {
+        if ready[self.pods.len()] {
             let error = socket.recv(&mut [0; 8]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
             return Some(Seen::Refused);

@@ -52,6 +52,8 @@ pub struct External {
     pub health_check_node_port: Option<u16>,
     /// The annotation `portway.io/weights`.
     pub weights: Vec<Weight>,
+    /// The annotation `portway.io/ipvs-scheduler`, as it stands: the IPVS mode knows which there are.
+    pub ipvs_scheduler: Option<Box<str>>,
 }
 
 /// `spec.type`.

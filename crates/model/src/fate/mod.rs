@@ -10,7 +10,7 @@ mod why;
 use std::net::IpAddr;
 
 pub use packet::{Packet, Payload};
-pub use promises::{Loopback, Promises, Refusal};
+pub use promises::{Loopback, Promises, Refusal, Remembered};
 pub use why::Why;
 
 use crate::name::ServicePortId;
@@ -77,7 +77,7 @@ impl ForwardingTable {
     /// Where `packet` ends, in a mode that keeps these promises.
     pub fn fate(&self, packet: &Packet, promises: &Promises) -> Answer {
         let asked = Question { table: self, packet, promises };
-        let found = asked.frontend().or_else(|| asked.cluster_ip());
+        let found = asked.frontend().or_else(|| asked.cluster_ip()).or_else(|| asked.external_ip());
         let found = found.or_else(|| asked.left_alone()).or_else(|| asked.service_network());
         found.unwrap_or_else(|| Answer { fate: Fate::Untouched, why: vec![asked.why_untouched()] })
     }
@@ -230,6 +230,17 @@ impl Question<'_> {
             }
         };
         Some(Answer { fate: refusal.fate(), why: vec![why] })
+    }
+
+    /// The packet was sent to an external IP, but to no port that a Service has there. A mode that gives this host the address
+    /// must not give away the host's own ports with it.
+    fn external_ip(&self) -> Option<Answer> {
+        let refusal = self.promises.undefined_port_of_external_ip;
+        let is_asked = refusal != Refusal::Untouched && self.packet.payload.transport().is_some();
+        let address = self.packet.destination;
+        let is_external = is_asked && !self.table.node().is_own(address) && self.table.is_dialled(address);
+        is_external
+            .then(|| Answer { fate: refusal.fate(), why: vec![Why::UndefinedPortOfExternalIp { address }] })
     }
 
     /// The packet was sent to a Service that another proxy serves.

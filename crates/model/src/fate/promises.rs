@@ -12,6 +12,8 @@ use crate::config::NodePortAddress;
 pub struct Promises {
     /// A cluster IP is dialled on a port that its Service does not have.
     pub undefined_port_of_cluster_ip: Refusal,
+    /// An external IP or load balancer IP that is no address of this host is dialled on a port that no Service has there.
+    pub undefined_port_of_external_ip: Refusal,
     /// An address is dialled that lies in a range of cluster IPs, but is none.
     pub unallocated_service_ip: Refusal,
     /// A cluster IP is pinged.
@@ -24,6 +26,8 @@ pub struct Promises {
     pub hairpin_of_other_nodes: bool,
     /// Endpoints see the client's own address, unless the policy hides it. A proxy that dials endpoints itself cannot promise that.
     pub keeps_source: bool,
+    /// For what a client's endpoint is remembered, where a Service has session affinity.
+    pub affinity: Remembered,
     /// SCTP is carried. If not, its frontends are left as they are without us.
     pub carries_sctp: bool,
 }
@@ -32,12 +36,14 @@ impl Default for Promises {
     fn default() -> Self {
         Self {
             undefined_port_of_cluster_ip: Refusal::Reject,
+            undefined_port_of_external_ip: Refusal::Untouched,
             unallocated_service_ip: Refusal::Drop,
             ping_of_cluster_ip: Refusal::Reject,
             default_node_port_addresses: NodePortAddress::Primary,
             loopback_node_ports: Loopback::Localhost,
             hairpin_of_other_nodes: false,
             keeps_source: true,
+            affinity: Remembered::ForServicePort,
             carries_sctp: true,
         }
     }
@@ -75,6 +81,16 @@ impl Refusal {
             Refusal::Untouched => Fate::Untouched,
         }
     }
+}
+
+/// For what a client's endpoint is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// A service port: the client keeps it whichever frontend it dials.
+    ForServicePort,
+    /// One frontend. Of what comes from outside to `externalTrafficPolicy: Local` nothing is remembered: a hash of the client's
+    /// address chooses.
+    ForFrontend,
 }
 
 /// The loopback addresses on which node ports can answer.

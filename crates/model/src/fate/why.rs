@@ -26,6 +26,7 @@ pub enum Why {
     Hairpin { address: IpAddr },
     Affinity { seconds: u32 },
     UndefinedPort { service: ServiceName },
+    UndefinedPortOfExternalIp { address: IpAddr },
     PingOfClusterIp { service: ServiceName },
     OtherProxy { service: ServiceName },
     SctpNotCarried,
@@ -96,6 +97,9 @@ impl fmt::Display for Why {
             ),
             Why::UndefinedPort { service } => {
                 write!(f, "it is the cluster IP of Service {service}, which has no such port (spec.ports)")
+            }
+            Why::UndefinedPortOfExternalIp { address } => {
+                write!(f, "{address} is an external or load balancer IP, and no Service has this port there")
             }
             Why::PingOfClusterIp { service } => {
                 write!(f, "it is the cluster IP of Service {service}: no host has this address, so none answers a ping")

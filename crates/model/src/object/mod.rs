@@ -23,6 +23,8 @@ use crate::report::Report;
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 /// The label that gives a Service to another service proxy.
 pub const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+/// The annotation that names a Service's scheduler in the IPVS mode.
+pub const IPVS_SCHEDULER_ANNOTATION: &str = "portway.io/ipvs-scheduler";
 /// The annotation that gives endpoints weights.
 pub const WEIGHTS_ANNOTATION: &str = "portway.io/weights";
 /// The annotation that gives a Pod a weight.

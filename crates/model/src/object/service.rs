@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Field, HEADLESS_LABEL, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION, namespaced_name};
+use super::{
+    Field, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION,
+    namespaced_name,
+};
 use crate::facts::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
 use crate::name::{self, ObjectRef};
 use crate::net::{ByFamily, Family, Protocol};
@@ -178,7 +181,7 @@ fn affinity_seconds(spec: &Field<'_>) -> Option<u32> {
 
 fn external(root: &Field<'_>, kind: ServiceType, external_policy: Policy) -> Option<Box<External>> {
     let (metadata, spec) = (root.at("metadata"), root.at("spec"));
-    let labels = metadata.at("labels");
+    let (labels, annotations) = (metadata.at("labels"), metadata.at("annotations"));
     let (source_ranges, source_ranges_incomplete) = source_ranges(&spec.at("loadBalancerSourceRanges"));
     let external_ips = spec.at("externalIPs");
     let wants_health_check = kind == ServiceType::LoadBalancer && external_policy == Policy::Local;
@@ -194,6 +197,7 @@ fn external(root: &Field<'_>, kind: ServiceType, external_policy: Policy) -> Opt
         source_ranges_incomplete,
         health_check_node_port: wants_health_check.then(|| health_check_node_port(&spec)).flatten(),
         weights: weights_of(&metadata),
+        ipvs_scheduler: annotations.at(IPVS_SCHEDULER_ANNOTATION).text().map(Into::into),
     };
     (external != External::default()).then(|| Box::new(external))
 }

@@ -121,6 +121,11 @@ impl ForwardingTable {
             .or_else(|| self.bare.iter().find(|(_, ips)| ips.contains(&address)).map(|(service, _)| service))
     }
 
+    /// Is `address` that of some frontend?
+    pub fn is_dialled(&self, address: IpAddr) -> bool {
+        self.claims.at(address).next().is_some()
+    }
+
     /// Cluster IPs of Services that have no route there: they have no port, or others hold their ports. All their ports are
     /// undefined ones.
     pub fn bare_cluster_ips(&self) -> &BTreeMap<ServiceName, BTreeSet<IpAddr>> {

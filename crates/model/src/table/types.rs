@@ -266,6 +266,8 @@ pub struct ServicePort {
     pub claim: Arc<Claim>,
     /// A client stays with its endpoint for so many seconds after each connection.
     pub affinity_seconds: Option<u32>,
+    /// The scheduler that its Service asks for, as it stands: the IPVS mode knows which there are.
+    pub ipvs_scheduler: Option<Box<str>>,
     /// What to do for each of its frontends.
     pub routes: Box<[Route]>,
     /// For UDP and SCTP: all endpoints that serve, also those that no route leads to. Flows to them go on.

@@ -10,18 +10,19 @@ use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
 
 use super::args::Shared;
-use super::render::{nftables_options, refuse_unoffered};
+use super::render::nftables_options;
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
-use crate::modes::Mode;
-use crate::run::{Families, HostKernel, Localnet, RunDir, RunError};
+use crate::modes::{Mode, Program};
+use crate::run::{Families, HostKernel, Localnet, RunDir, RunError, open_ipvs};
 
 const EXAMPLES: &str = "\
 Examples:
   portway cleanup                                  the tables of the nftables mode
   portway cleanup --mode iptables                  the chains of the iptables mode, ours or upstream's, of both programs
   portway cleanup --mode userspace                 the same: also those that upstream's old userspace mode left
+  portway cleanup --mode ipvs                      virtual servers, sets, addresses and rules, ours or upstream's
   portway cleanup --force                          also while a portway runs, which will write its rules again
 
 Services stop working on this node the moment their rules are gone.";
@@ -45,11 +46,11 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     if !args.force {
         RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error))?;
     }
-    refuse_unoffered(args.mode.unwrap_or(Mode::Nftables), "cleaned up")?;
     let closed = Localnet::new(shared.run_dir()).close().map_err(|error| failure(&error))?;
     let said = match args.mode {
         Some(Mode::Iptables | Mode::Userspace) => iptables(),
-        Some(_) => nftables(),
+        Some(Mode::Ipvs) => ipvs(),
+        Some(Mode::Nftables) => nftables(),
         None => nftables().map(tell_others),
     }?;
     let text = closed.map(|closed| format!("{closed}.\n")).unwrap_or_default() + &said.text;
@@ -79,6 +80,13 @@ fn iptables() -> Result<Said, Failure> {
     };
     let warnings: Vec<String> = done.problems.iter().map(Problem::after_cleanup).collect();
     Ok(Said { text, found_wrong: !warnings.is_empty(), warnings })
+}
+
+/// Virtual servers, addresses, rules and sets; settings are as they were before.
+fn ipvs() -> Result<Said, Failure> {
+    let mut dataplane = open_ipvs(Mode::Ipvs, Program::Auto).map_err(|error| failure(&error))?.dataplane;
+    dataplane.cleanup().map_err(|error| Failure::because(&error))?;
+    Ok(Said { text: "Removed what the ipvs mode wrote.\n".to_owned(), ..Said::default() })
 }
 
 /// Chains of other modes may be ours or upstream's: they stay, with a word. What cannot be looked into is not told.

@@ -5,7 +5,6 @@ use dataplane::relay::Simulated;
 
 use super::args::Shared;
 use super::mode::{ModeArgs, refuse_foreign_options};
-use super::render::refuse_unoffered;
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
@@ -36,7 +35,6 @@ pub(super) struct DiffArgs {
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     let wish = args.mode.wish(shared)?;
     refuse_foreign_options(wish.mode, args.iptables_program, false)?;
-    refuse_unoffered(wish.mode, "compared")?;
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
     let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
     // Nothing is opened: ports that rules lead to are believed to be there.

@@ -3,7 +3,7 @@
 //! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
-use dataplane::{iptables, nftables, userspace};
+use dataplane::{iptables, ipvs, nftables, userspace};
 use model::Family;
 
 use super::args::Shared;
@@ -13,7 +13,7 @@ use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
 use crate::picture::Picture;
-use crate::run::{Wish, iptables_options};
+use crate::run::{Wish, iptables_options, ipvs_options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +22,7 @@ Examples:
   portway render --mode iptables --from examples | iptables-restore --noflush --test
   portway render --mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test
   portway render --mode userspace --from examples       the chains of the first guides; ports are examples
+  portway render --mode ipvs --from examples            sets, virtual servers, rules and addresses
 
 nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
 
@@ -32,7 +33,7 @@ pub(super) struct RenderArgs {
     #[command(flatten)]
     mode: ModeArgs,
 
-    /// Modes iptables and userspace: the family, of which each has a program of its own
+    /// Modes iptables, userspace and ipvs: the family, of which each has a program of its own
     #[arg(long, value_name = "FAMILY", value_parser = Words::<FamilyName>::called("family"), default_value = "ipv4")]
     family: FamilyName,
 }
@@ -56,7 +57,6 @@ impl FamilyName {
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
     let wish = args.mode.wish(shared)?;
-    refuse_unoffered(wish.mode, "rendered")?;
     let View { picture, .. } = View::open(shared, Memory::DryRun)?;
     let text = rules(wish, args.family.family(), &picture);
     Ok(Said::about(&picture, text))
@@ -71,7 +71,7 @@ fn rules(Wish { mode, localhost_node_ports, .. }: Wish, family: Family, picture:
             iptables::render(picture.table(), family, &options)
         }
         Mode::Userspace => userspace_rules(family, picture),
-        Mode::Ipvs => String::new(),
+        Mode::Ipvs => ipvs::render(picture.table(), family, &ipvs_options(mode)),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
     nftables::Options { promises: mode.promises(), ..nftables::Options::default() }
 }
 
-/// Refuses a mode that has no kernel side yet.
+/// Refuses a mode that a running portway cannot use yet.
 pub(super) fn refuse_unoffered(mode: Mode, done: &str) -> Result<(), Failure> {
     match mode {
         Mode::Nftables | Mode::Iptables | Mode::Userspace => Ok(()),

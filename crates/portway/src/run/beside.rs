@@ -52,7 +52,8 @@ impl Beside {
         }
         let rules = match self.mode {
             Mode::Userspace => upstream::Rules::Userspace,
-            Mode::Nftables | Mode::Iptables | Mode::Ipvs => upstream::Rules::Iptables,
+            Mode::Ipvs => upstream::Rules::Ipvs,
+            Mode::Nftables | Mode::Iptables => upstream::Rules::Iptables,
         };
         let ours = self.program.map(|variant| upstream::Ours { variant, rules });
         let taken = upstream::take_over(&mut Programs::find(), &mut nft, ours);

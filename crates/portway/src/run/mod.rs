@@ -44,7 +44,7 @@ pub use families::{Families, HostKernel, refused};
 pub use handover::{Arrival, Successor};
 pub use localnet::Localnet;
 pub use lock::RunDir;
-pub use open::{Opened, Wish, iptables_options, open, userspace_options};
+pub use open::{Opened, Wish, iptables_options, ipvs_options, open, open_ipvs, userspace_options};
 pub use pace::PaceOptions;
 pub use shell::{End, Settings, run};
 pub use state::{Loop, Start};

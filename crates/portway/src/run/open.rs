@@ -1,10 +1,11 @@
 //! Opens a mode on this machine's kernel, or says in a sentence why that cannot be.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dataplane::Dataplane;
 use dataplane::iptables::{self, Iptables};
+use dataplane::ipvs::{self, Ipvs};
 use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
 use dataplane::relay::Relays;
@@ -83,7 +84,7 @@ pub fn open<R: Relays + Clone + 'static>(wish: Wish, relay: R) -> Result<Opened,
         Mode::Nftables => open_nftables(mode)?,
         Mode::Iptables => open_iptables(mode, program, localhost_node_ports)?,
         Mode::Userspace => open_userspace(mode, program, relay.clone())?,
-        Mode::Ipvs => return Err(RunError::Kernel(format!("mode `{mode}` is not there yet"))),
+        Mode::Ipvs => open_ipvs(mode, program)?,
     };
     let families = if localhost_node_ports { vec![model::Family::V6] } else { model::Family::ALL.to_vec() };
     let default_node_port_addresses = mode.promises().default_node_port_addresses;
@@ -127,6 +128,20 @@ fn open_userspace(mode: Mode, program: Program, relay: impl Relays + 'static) ->
     Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
 }
 
+/// The IPVS mode, with virtual servers, sets, addresses and settings of this machine.
+pub fn open_ipvs(mode: Mode, program: Program) -> Result<Opened, RunError> {
+    let (variant, doors) = doors(mode, program)?;
+    let kernel = ipvs::Kernel {
+        servers: kernel::ipvs::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
+        sets: kernel::ipset::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
+        host: kernel::host::ThisMachine,
+        settings: kernel::sysctl::ThisMachine,
+    };
+    let began = Instant::now();
+    let dataplane = Box::new(Ipvs::new(doors.clone(), kernel, ipvs_options(mode), move || began.elapsed()));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+}
+
 /// The programs that write, one for each family that this host has.
 fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunError> {
     let mut found = Programs::find();
@@ -159,6 +174,12 @@ fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunEr
         }
     }
     Ok((variant, doors))
+}
+
+/// What the mode promises, for the IPVS dataplane.
+pub fn ipvs_options(mode: Mode) -> ipvs::Options {
+    let default_node_port_addresses = mode.promises().default_node_port_addresses;
+    ipvs::Options { default_node_port_addresses, ..ipvs::Options::default() }
 }
 
 /// What the mode promises, for the userspace dataplane.

@@ -48,7 +48,10 @@ fn modes_are_rendered_and_the_one_without_rules_says_that_it_cannot_be_yet() {
         assert!(text.starts_with("# The proxy's ports, from 40000 on, are examples"), "{text}");
         assert!(text.contains(":KUBE-PORTALS-CONTAINER - [0:0]\n") && text.contains(address), "{text}");
     }
-    place.on_examples("render --mode ipvs").refused(1, &["mode `ipvs`", "`portway get routes`"]);
+    for (family, words) in [("ipv4", "-A -t 10.111.43.24:3306 -s rr\n"), ("ipv6", "PORTWAY-6-LOCAL")] {
+        let text = place.on_examples(&format!("render --mode ipvs --family {family}")).fine();
+        assert!(text.contains(":PORTWAY-OUTSIDE - [0:0]\n") && text.contains(words), "{text}");
+    }
     place
         .on_examples("render --mode nftable")
         .refused(2, &["unknown mode `nftable`: did you mean `nftables`?"]);

@@ -6,6 +6,7 @@
 mod bless;
 mod facts;
 mod iptables;
+mod ipvs;
 mod localhost;
 mod nftables;
 mod parse;
@@ -31,6 +32,7 @@ use tally::Tally;
 const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
 const IPTABLES_PROOF: &str = "iptables::every-rule-is-needed";
 const USERSPACE_PROOF: &str = "userspace::every-rule-is-needed";
+const IPVS_PROOF: &str = "ipvs::every-rule-set-and-server-is-needed";
 const REAL: &str = "needs_root::nftables-on-the-real-kernel";
 const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
 const PROGRAMS: [(Variant, &str, &str); 2] = [
@@ -66,7 +68,7 @@ fn main() -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     if wish.list {
         let programs = PROGRAMS.into_iter().chain(USERSPACE_PROGRAMS);
-        let others = [PROOF, IPTABLES_PROOF, USERSPACE_PROOF, REAL, PACKETS]
+        let others = [PROOF, IPTABLES_PROOF, USERSPACE_PROOF, IPVS_PROOF, REAL, PACKETS]
             .into_iter()
             .chain(programs.flat_map(|(_, rules, packets)| [rules, packets]));
         let others = others.filter(|test| wish.includes(test)).map(str::to_owned);
@@ -93,6 +95,9 @@ fn main() -> io::Result<ExitCode> {
     }
     if wish.includes(USERSPACE_PROOF) {
         tell(USERSPACE_PROOF, &tally.prove_userspace(&scenarios()))?;
+    }
+    if wish.includes(IPVS_PROOF) {
+        tell(IPVS_PROOF, &tally.prove_ipvs(&scenarios()))?;
     }
     if wish.includes(REAL) {
         tell(REAL, &tally.ask_real(&scenarios()))?;

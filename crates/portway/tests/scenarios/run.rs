@@ -4,13 +4,20 @@
 //! same facts, told in another order.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
 
+use model::fate::{Payload, Remembered};
 use model::flows::{StaleFlows, stale_flows};
 use model::object::Read;
-use model::{Cluster, Delta, Event, ForwardingTable, Packet, Promises, Report, ServiceName};
+use model::{
+    Cluster, Delta, Event, Family, ForwardingTable, Frontend, Packet, Promises, Report, Route, ServiceName,
+    ServicePort,
+};
 use serde_json::Value;
 
 use crate::facts::Facts;
+use crate::ipvs::subject::is_by_mark;
 use crate::print;
 use crate::step::{Action, Outcome, Question, Scenario, Step};
 use crate::subject::{Subject, Visit};
@@ -39,6 +46,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &mut dyn Subject) -> Outcomes {
         asked: Promises::default(),
         kept: subject.promises(&Promises::default()),
         subject,
+        last: None,
         outcomes: Outcomes::default(),
     };
     for (index, step) in scenario.steps.iter().enumerate() {
@@ -60,6 +68,8 @@ struct Run<'a> {
     asked: Promises,
     kept: Promises,
     subject: &'a mut dyn Subject,
+    /// Where the last packet was sent.
+    last: Option<(IpAddr, Payload)>,
     outcomes: Outcomes,
 }
 
@@ -144,6 +154,13 @@ impl Run<'_> {
     }
 
     fn again(&mut self, packet: &Packet) -> Result<(), String> {
+        // Whoever remembers for each frontend by itself is asked only where it does.
+        if self.kept.affinity == Remembered::ForFrontend
+            && self.last != Some((packet.destination, packet.payload))
+        {
+            self.outcomes.skipped += 1;
+            return Ok(());
+        }
         for visit in self.send(packet)?.unwrap_or_default() {
             let Some(previous) = visit.previous else {
                 return Err(
@@ -164,11 +181,17 @@ impl Run<'_> {
     fn send(&mut self, packet: &Packet) -> Result<Option<Vec<Visit>>, String> {
         // Whoever cannot keep sources is asked all the same: where the packet lands is told, and so is this.
         let asked = Promises { keeps_source: self.kept.keeps_source, ..self.asked };
-        if self.table.fate(packet, &asked).fate != self.table.fate(packet, &self.kept).fate {
+        let is_told_apart = self.table.fate(packet, &asked).fate != self.table.fate(packet, &self.kept).fate;
+        let is_sticky =
+            route_of(&self.table, packet).is_some_and(|(port, _)| port.affinity_seconds.is_some());
+        let is_hashed =
+            self.kept.affinity == Remembered::ForFrontend && is_sticky && is_by_mark(&self.table, packet);
+        if is_told_apart || is_hashed {
             self.outcomes.skipped += 1;
             return Ok(None);
         }
         self.outcomes.packets += 1;
+        self.last = Some((packet.destination, packet.payload));
         self.subject.ask(packet).map(Some)
     }
 
@@ -208,6 +231,17 @@ impl Run<'_> {
         let refused = self.refused.iter().map(ToString::to_string);
         reports(&self.cluster, &self.table).into_iter().chain(refused).collect()
     }
+}
+
+/// The route that a packet takes, with its service port, if node ports answer where it was sent.
+pub(crate) fn route_of<'a>(
+    table: &'a ForwardingTable,
+    packet: &Packet,
+) -> Option<(&'a Arc<ServicePort>, &'a Route)> {
+    let (protocol, port) = packet.payload.transport()?;
+    let (ip, family) = (packet.destination, Family::of(packet.destination));
+    let asked = [Frontend::Address { ip, protocol, port }, Frontend::NodePort { family, protocol, port }];
+    asked.iter().find_map(|frontend| table.route(frontend))
 }
 
 fn reports(cluster: &Cluster, table: &ForwardingTable) -> BTreeSet<String> {

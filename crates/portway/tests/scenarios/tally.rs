@@ -7,6 +7,7 @@ use kernel::xtables::Variant;
 use portway::modes::Mode;
 
 use crate::iptables;
+use crate::ipvs;
 use crate::localhost;
 use crate::nftables::heard::Refusal;
 use crate::nftables::kernel::{Done, Real};
@@ -28,6 +29,7 @@ pub(crate) struct Tally {
     iptables: Packets,
     localhost: Packets,
     userspace: Packets,
+    ipvs: Packets,
     /// What the real kernel was asked, or why it was not.
     real: Option<Result<Done, String>>,
     /// What was sent through the real kernel, or why nothing was: for each mode.
@@ -38,6 +40,8 @@ pub(crate) struct Tally {
     iptables_left_out: Option<(usize, usize)>,
     /// The same of userspace.
     userspace_left_out: Option<(usize, usize)>,
+    /// How many kinds of rules, sets and servers of IPVS.
+    ipvs_left_out: Option<(usize, usize)>,
     /// What each iptables program did for a mode, or why it did nothing.
     programs: Vec<(String, Result<iptables::kernel::Done, String>)>,
 }
@@ -73,6 +77,9 @@ impl Tally {
         let userspace = run::run(scenario, &mut userspace::twin::Twin::checked());
         self.userspace.count(&userspace);
         failures.extend(named("userspace on the twin", userspace.failures));
+        let ipvs = run::run(scenario, &mut ipvs::subject::Twin::checked());
+        self.ipvs.count(&ipvs);
+        failures.extend(named("ipvs on the twin", ipvs.failures));
         failures
     }
 
@@ -189,6 +196,13 @@ impl Tally {
         problems
     }
 
+    /// Leaves out every kind of rule, set and server of IPVS in turn. Returns those that nobody missed.
+    pub(crate) fn prove_ipvs(&mut self, scenarios: &[Scenario]) -> Vec<String> {
+        let (problems, tried, unmissed) = ipvs::proof::survivors(scenarios);
+        self.ipvs_left_out = Some((tried, unmissed));
+        problems
+    }
+
     /// Leaves out every kind of iptables rule in turn. Returns those that nobody missed.
     pub(crate) fn prove_iptables(&mut self, scenarios: &[Scenario]) -> Vec<String> {
         let (problems, tried, unmissed) = iptables::proof::survivors(scenarios);
@@ -198,14 +212,16 @@ impl Tally {
 
     /// Prints the counts.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { scenarios, reference, twin, iptables, userspace, localhost, .. } = self;
+        let Self { scenarios, reference, twin, iptables, userspace, ipvs, localhost, .. } = self;
         if *scenarios > 0 {
             writeln!(
                 out,
                 "counted: {scenarios} scenarios, {} packets, {} skipped; nftables on the twin: {} packets, {} skipped",
                 reference.asked, reference.skipped, twin.asked, twin.skipped
             )?;
-            for (mode, Packets { asked, skipped }) in [("iptables", iptables), ("userspace", userspace)] {
+            for (mode, Packets { asked, skipped }) in
+                [("iptables", iptables), ("userspace", userspace), ("ipvs", ipvs)]
+            {
                 writeln!(out, "counted: {mode} on the twin: {asked} packets, {skipped} skipped")?;
             }
             let Packets { asked, skipped } = localhost;
@@ -229,7 +245,11 @@ impl Tally {
     }
 
     fn print_iptables(&self, out: &mut dyn Write) -> io::Result<()> {
-        let left_out = [("iptables", self.iptables_left_out), ("userspace", self.userspace_left_out)];
+        let left_out = [
+            ("iptables", self.iptables_left_out),
+            ("userspace", self.userspace_left_out),
+            ("ipvs", self.ipvs_left_out),
+        ];
         for (mode, left_out) in left_out {
             let Some((tried, unmissed)) = left_out else { continue };
             writeln!(

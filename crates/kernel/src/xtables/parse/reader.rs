@@ -8,10 +8,10 @@ use std::vec::IntoIter;
 use ipnet::IpNet;
 
 use super::target;
-use crate::xtables::rule::{Is, Match, Probability, Protocol, Recent, Rule, Side, State, Target};
+use crate::xtables::rule::{Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};
 
 /// The modules whose options are known.
-const MODULES: [&str; 6] = ["comment", "addrtype", "mark", "conntrack", "statistic", "recent"];
+const MODULES: [&str; 8] = ["comment", "addrtype", "mark", "conntrack", "statistic", "recent", "set", "ipvs"];
 
 /// What is read so far.
 pub(super) struct Reader<'a> {
@@ -76,6 +76,11 @@ impl<'a> Reader<'a> {
                 Match::Mark { is, value, mask: mask.unwrap_or(u32::MAX) }
             }
             "--ctstate" => Match::State(self.is(), states(&self.word()?)?),
+            "--match-set" => {
+                let (is, name) = (self.is(), SetName::new(&self.word()?)?);
+                Match::Set { is, name, sides: sides(&self.word()?)? }
+            }
+            "--ipvs" => (self.is() == Is::Equal).then_some(Match::Ipvs)?,
             "--comment" => Match::Comment(self.plain_word()?.into_owned()),
             "--mode" => return (self.plain_word()? == "random").then_some(()),
             "--probability" => Match::Random(Probability::parse(&self.plain_word()?)?),
@@ -202,6 +207,16 @@ impl<'a> Reader<'a> {
 
 fn states(text: &str) -> Option<BTreeSet<State>> {
     text.split(',').map(|name| State::ALL.into_iter().find(|state| state.name() == name)).collect()
+}
+
+/// At most as many as the parts of an entry.
+fn sides(text: &str) -> Option<Vec<Side>> {
+    let side = |name| match name {
+        "src" => Some(Side::Source),
+        "dst" => Some(Side::Destination),
+        _ => None,
+    };
+    text.split(',').map(side).collect::<Option<Vec<_>>>().filter(|sides| sides.len() <= 6)
 }
 
 fn protocol_with_ports(name: &str) -> Option<Protocol> {

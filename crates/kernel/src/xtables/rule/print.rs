@@ -57,6 +57,11 @@ impl Display for Match {
                 write!(f, "-m conntrack {}--ctstate ", not(*is))?;
                 f.write_str(&states.iter().map(|state| state.name()).collect::<Vec<_>>().join(","))
             }
+            Self::Ipvs => f.write_str("-m ipvs --ipvs"),
+            Self::Set { is, name, sides } => {
+                let sides: Vec<&str> = sides.iter().map(|side| end(*side)).collect();
+                write!(f, "-m set {}--match-set {name} {}", not(*is), sides.join(","))
+            }
             Self::Random(probability) => {
                 write!(f, "-m statistic --mode random --probability {probability}")
             }
@@ -117,7 +122,7 @@ pub(in crate::xtables) fn has_ports(protocol: Protocol) -> bool {
 }
 
 /// As the programs call it; by number if it has no name here.
-pub(in crate::xtables) fn name(protocol: Protocol) -> String {
+pub(crate) fn name(protocol: Protocol) -> String {
     let name = match protocol {
         Protocol::TCP => "tcp",
         Protocol::UDP => "udp",

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::table::{SimTable, target};
-use crate::xtables::rule::{ChainName, Match, Rule, Target, is_target};
+use crate::ipset;
+use crate::xtables::rule::{ChainName, Match, Rule, SetName, Target, is_target};
 use crate::xtables::{Family, FoundRule, Table};
 
 type Admitted = Result<(), String>;
@@ -18,9 +19,16 @@ pub(super) fn chain_name(name: &str) -> Admitted {
 }
 
 /// A rule that is to stand in a table.
-pub(super) fn rule(name: Table, table: &SimTable, family: Family, rule: &FoundRule) -> Admitted {
+pub(super) fn rule(
+    name: Table,
+    table: &SimTable,
+    family: Family,
+    sets: &ipset::Simulated,
+    rule: &FoundRule,
+) -> Admitted {
     leads_somewhere(table, rule)?;
     let Some(rule) = rule.known() else { return Ok(()) };
+    rule.sets().try_for_each(|name| set(sets, name, family))?;
     fits_table(name, rule)?;
     if !addresses(rule).all(|address| (family == Family::V4) == address.is_ipv4()) {
         return Err("host/network not found".to_owned());
@@ -29,6 +37,13 @@ pub(super) fn rule(name: Table, table: &SimTable, family: Family, rule: &FoundRu
         return Err("the comment is too long".to_owned());
     }
     Ok(())
+}
+
+/// Only a set that is there already, and of this family or of none, can be asked.
+fn set(sets: &ipset::Simulated, name: &SetName, family: Family) -> Admitted {
+    let kind = sets.kind(name).ok_or_else(|| format!("Set {name} doesn't exist."))?;
+    let is_other = kind.family().is_some_and(|of| (of == ipset::Family::V4) != (family == Family::V4));
+    if is_other { Err(format!("The protocol family of set {name} is not applicable.")) } else { Ok(()) }
 }
 
 /// Only a chain that is there already, and not one of the table's own, can be jumped to.

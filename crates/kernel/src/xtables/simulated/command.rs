@@ -2,12 +2,20 @@
 
 use super::admit;
 use super::table::SimTable;
+use crate::ipset;
 use crate::nft::Policy;
 use crate::xtables::{Family, FoundRule, Table, words};
 
 type Done = Result<(), String>;
 
-pub(super) fn carry_out(table: &mut SimTable, name: Table, family: Family, line: &str) -> Done {
+/// What a line is carried out on.
+pub(super) struct Place<'a> {
+    pub(super) name: Table,
+    pub(super) family: Family,
+    pub(super) sets: &'a ipset::Simulated,
+}
+
+pub(super) fn carry_out(table: &mut SimTable, place: &Place<'_>, line: &str) -> Done {
     if let Some(declared) = line.strip_prefix(':') {
         return declare(table, declared);
     }
@@ -22,13 +30,13 @@ pub(super) fn carry_out(table: &mut SimTable, name: Table, family: Family, line:
     }
     let length = table.chain(chain).ok_or_else(|| format!("no chain {chain}"))?.rules.len();
     match verb {
-        "-A" => add(table, name, family, chain, length, rest),
+        "-A" => add(table, place, chain, length, rest),
         "-I" => {
             let (at, rule) = numbered(rest).unwrap_or((1, rest));
             if !(1..=length + 1).contains(&at) {
                 return Err("Index of insertion too big".to_owned());
             }
-            add(table, name, family, chain, at - 1, rule)
+            add(table, place, chain, at - 1, rule)
         }
         "-D" => {
             let at =
@@ -96,9 +104,9 @@ fn on_all(table: &mut SimTable, verb: &str) -> Done {
     }
 }
 
-fn add(table: &mut SimTable, name: Table, family: Family, chain: &str, at: usize, text: &str) -> Done {
+fn add(table: &mut SimTable, place: &Place<'_>, chain: &str, at: usize, text: &str) -> Done {
     let rule = FoundRule::parse(text);
-    admit::rule(name, table, family, &rule)?;
+    admit::rule(place.name, table, place.family, place.sets, &rule)?;
     table.insert(chain, at, rule);
     Ok(())
 }

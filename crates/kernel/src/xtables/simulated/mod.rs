@@ -10,19 +10,23 @@
 //! | `admit` | what the programs or the kernel would refuse |
 //! | `save` | the words in which the programs print a rule |
 //! | `packet` | the path of a packet through the tables |
+//! | `balance` | what IPVS does to a packet on that path |
 //! | `run` | rules, executed for one packet |
 //! | `recent` | who was seen when |
+//! | `sets` | what a packet asks a set |
 //! | `ways` | every way in which chance may fall |
 //!
 //! Absent on purpose: what a rule that stays text does ([`FoundRule::Unknown`](super::FoundRule::Unknown)). It is kept, saved
 //! and counted as a reference to the chain that it names, but no packet takes it.
 
 mod admit;
+mod balance;
 mod command;
 mod packet;
 mod recent;
 mod run;
 mod save;
+mod sets;
 mod table;
 mod ways;
 
@@ -31,6 +35,8 @@ use std::sync::Arc;
 
 use super::error::{Error, Result};
 use super::{Family, Table, Variant, Xtables};
+use crate::{ipset, ipvs};
+use command::Place;
 use recent::Lists;
 use table::SimTable;
 
@@ -43,6 +49,10 @@ pub struct Simulated {
     family: Family,
     tables: BTreeMap<Table, Arc<SimTable>>,
     lists: Lists,
+    /// The sets that its rules ask. Clones of a twin share them.
+    pub sets: ipset::Simulated,
+    /// The load balancer that takes packets from between the tables, if the kernel has one. Clones of a twin share it.
+    pub ipvs: Option<ipvs::Simulated>,
     /// Every text that was carried out.
     pub restored: Vec<String>,
     /// If set, every look fails with it.
@@ -59,6 +69,8 @@ impl Simulated {
             family,
             tables: BTreeMap::new(),
             lists: Lists::default(),
+            sets: ipset::Simulated::default(),
+            ipvs: None,
             restored: Vec::new(),
             save_fault: None,
             restore_faults: Vec::new(),
@@ -102,6 +114,10 @@ impl Xtables for Simulated {
             open = match (line, open) {
                 ("COMMIT", Some((name, table))) => {
                     admit::whole(name, &table).map_err(|reason| refused(line, reason))?;
+                    let user = format!("{} {} {name}", self.variant, self.family);
+                    self.sets
+                        .hold(&user, table.sets())
+                        .map_err(|missing| refused(line, format!("Set {missing} doesn't exist.")))?;
                     self.tables.insert(name, Arc::new(table));
                     self.forget_unnamed_lists();
                     None
@@ -112,8 +128,8 @@ impl Xtables for Simulated {
                     Some((name, now.unwrap_or_else(|| SimTable::new(name))))
                 }
                 (line, Some((name, mut table))) => {
-                    command::carry_out(&mut table, name, self.family, line)
-                        .map_err(|reason| refused(line, reason))?;
+                    let place = Place { name, family: self.family, sets: &self.sets };
+                    command::carry_out(&mut table, &place, line).map_err(|reason| refused(line, reason))?;
                     Some((name, table))
                 }
             };

@@ -2,17 +2,21 @@
 //!
 //! The path is PREROUTING, then INPUT, or FORWARD and POSTROUTING, by the destination that it then has; or OUTPUT, then
 //! POSTROUTING, and from there, if this host is the destination, back in by `lo`. At each place the tables run in the order
-//! of the kernel's priorities: mangle, nat of destinations, filter, nat of sources.
+//! of the kernel's priorities: mangle, nat of destinations, filter, nat of sources. If there is an IPVS, it takes what is for
+//! this host behind the filter of INPUT, and what this host sends behind the nat table of OUTPUT.
 //!
 //! Absent on purpose: routing. The host's addresses decide alone, and the interface by which a packet leaves is `lo` or has
 //! no name. A source that is masqueraded stays what it was for later rules, since which address it gets is for routing to say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Simulated;
+use super::balance::Balanced;
 use super::run::{End, Run};
+use super::{SimTable, Simulated};
+use crate::ipvs;
 use crate::nft::{self, Fate, Outcome, Path, SimPacket};
 use crate::xtables::rule::{Probability, State};
 use crate::xtables::{Family, Table};
@@ -36,9 +40,13 @@ impl Simulated {
         now: Duration,
         chance: &mut dyn FnMut(Probability) -> bool,
     ) -> Outcome {
-        let mut run = Run::new(packet, states, now, chance, &mut self.lists);
+        let mut run = Run::new(packet, states, now, chance, &mut self.lists, &self.sets);
         let is_ours = (packet.family == nft::Family::Ip) == (self.family == Family::V4);
-        let end = if is_ours { Travel { run: &mut run, tables: &self.tables }.go() } else { None };
+        let end = if is_ours {
+            Travel { run: &mut run, tables: &self.tables, ipvs: self.ipvs.as_ref() }.go()
+        } else {
+            None
+        };
         let fate = match end {
             Some(End::Drop) => Fate::Dropped,
             Some(End::Reject) => Fate::Rejected(nft::Reject::PortUnreachable),
@@ -55,7 +63,8 @@ impl Simulated {
 
 struct Travel<'a, 'b> {
     run: &'a mut Run<'b>,
-    tables: &'a std::collections::BTreeMap<Table, std::sync::Arc<super::SimTable>>,
+    tables: &'a BTreeMap<Table, Arc<SimTable>>,
+    ipvs: Option<&'a ipvs::Simulated>,
 }
 
 impl Travel<'_, '_> {
@@ -69,7 +78,7 @@ impl Travel<'_, '_> {
     fn arrives(&mut self) -> Option<End> {
         self.visit("PREROUTING", &[Table::Mangle, Table::Nat]).or_else(|| {
             if self.run.is_for_us() {
-                self.visit("INPUT", &[Table::Mangle, Table::Filter, Table::Nat])
+                self.visit("INPUT", &[Table::Mangle, Table::Filter]).or_else(|| self.comes_in())
             } else {
                 self.visit("FORWARD", &[Table::Mangle, Table::Filter])
                     .or_else(|| self.visit("POSTROUTING", &[Table::Mangle, Table::Nat]))
@@ -77,10 +86,35 @@ impl Travel<'_, '_> {
         })
     }
 
+    /// A virtual server gives it away behind the filter, or it stays here.
+    fn comes_in(&mut self) -> Option<End> {
+        match self.balance() {
+            Balanced::End(end) => Some(end),
+            Balanced::Away => self.is_sent_on(),
+            Balanced::Here => self.visit("INPUT", &[Table::Nat]),
+        }
+    }
+
     fn leaves(&mut self) -> Option<End> {
-        self.visit("OUTPUT", &[Table::Mangle, Table::Nat, Table::Filter])
+        self.visit("OUTPUT", &[Table::Mangle, Table::Nat]).or_else(|| match self.balance() {
+            Balanced::End(end) => Some(end),
+            Balanced::Away => self.is_sent_on(),
+            Balanced::Here => self
+                .visit("OUTPUT", &[Table::Filter])
+                .or_else(|| self.visit("POSTROUTING", &[Table::Mangle, Table::Nat]))
+                .or_else(|| if self.run.is_for_us() { self.comes_back() } else { None }),
+        })
+    }
+
+    /// IPVS sends what it gave away as if this host had made it. Where it goes to is settled, so the nat table is not asked.
+    fn is_sent_on(&mut self) -> Option<End> {
+        self.run.packet.path = Path::Output;
+        self.visit("OUTPUT", &[Table::Mangle, Table::Filter])
             .or_else(|| self.visit("POSTROUTING", &[Table::Mangle, Table::Nat]))
-            .or_else(|| if self.run.is_for_us() { self.comes_back() } else { None })
+    }
+
+    fn balance(&mut self) -> Balanced {
+        self.ipvs.filter(|_| self.run.is_new()).map_or(Balanced::Here, |ipvs| self.run.balance(ipvs))
     }
 
     /// Its connection is known by now, though it still counts as new: the nat table is not asked again.

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::recent::Lists;
+use super::sets;
 use super::table::SimTable;
+use crate::ipset;
 use crate::nft::{Path, Policy, SimPacket};
 use crate::xtables::FoundRule;
 use crate::xtables::rule::{Is, Match, Probability, Recent, Rule, Side, State, Target};
@@ -18,10 +20,13 @@ pub(super) struct Run<'a> {
     pub(super) packet: SimPacket,
     pub(super) destination: Option<(IpAddr, Option<u16>)>,
     pub(super) masqueraded: bool,
+    /// A virtual server has given it away.
+    pub(super) is_balanced: bool,
     states: BTreeSet<State>,
-    now: Duration,
-    chance: &'a mut dyn FnMut(Probability) -> bool,
+    pub(super) now: Duration,
+    pub(super) chance: &'a mut dyn FnMut(Probability) -> bool,
     lists: &'a mut Lists,
+    sets: &'a ipset::Simulated,
 }
 
 /// How a packet ends early.
@@ -50,9 +55,20 @@ impl<'a> Run<'a> {
         now: Duration,
         chance: &'a mut dyn FnMut(Probability) -> bool,
         lists: &'a mut Lists,
+        sets: &'a ipset::Simulated,
     ) -> Self {
         let (packet, states) = (packet.clone(), states.clone());
-        Self { packet, destination: None, masqueraded: false, states, now, chance, lists }
+        Self {
+            packet,
+            destination: None,
+            masqueraded: false,
+            is_balanced: false,
+            states,
+            now,
+            chance,
+            lists,
+            sets,
+        }
     }
 
     pub(super) fn is_new(&self) -> bool {
@@ -121,6 +137,8 @@ impl<'a> Run<'a> {
             Match::State(is, states) => is.asks(!self.states.is_disjoint(states)),
             Match::Random(probability) => (self.chance)(*probability),
             Match::Recent(recent) => self.recent(recent),
+            Match::Ipvs => self.is_balanced,
+            Match::Set { is, name, sides } => is.asks(sets::has(self.sets, name, sides, &self.packet)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::nft::Policy;
-use crate::xtables::rule::{Match, Recent};
+use crate::xtables::rule::{Match, Recent, SetName};
 use crate::xtables::{FoundRule, Table, words};
 
 /// One table.
@@ -50,6 +50,12 @@ impl SimTable {
             Match::Recent(Recent::Set { list } | Recent::Check { list, .. }) => Some(list.as_str()),
             _ => None,
         })
+    }
+
+    /// The sets that its rules ask, one for each rule.
+    pub(super) fn sets(&self) -> Vec<SetName> {
+        let rules = self.chains.values().flat_map(|chain| &chain.rules).filter_map(FoundRule::known);
+        rules.flat_map(|rule| rule.sets().cloned()).collect()
     }
 
     pub(super) fn set_policy(&mut self, name: &str, policy: Policy) {

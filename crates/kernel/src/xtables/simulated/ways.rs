@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Simulated;
+use crate::ipvs;
 use crate::nft::{Outcome, SimPacket};
 use crate::xtables::rule::{Probability, State};
 
@@ -49,8 +50,10 @@ impl Simulated {
     }
 
     fn without_history(&self) -> Self {
-        let (tables, lists) = (self.tables.clone(), self.lists.clone());
-        Self { tables, lists, ..Self::new(self.variant, self.family) }
+        let (tables, lists, sets) = (self.tables.clone(), self.lists.clone(), self.sets.clone());
+        // It remembers clients, and may do so differently on each way.
+        let ipvs = self.ipvs.as_ref().map(ipvs::Simulated::copy);
+        Self { tables, lists, sets, ipvs, ..Self::new(self.variant, self.family) }
     }
 }
 

@@ -31,6 +31,14 @@ pub(crate) struct Kind {
     pub(crate) target: String,
 }
 
+impl Kind {
+    /// What goes through a door that is not that of iptables.
+    pub(crate) fn of_door(door: &str, what: &str) -> Self {
+        let (table, chain) = (door.to_owned(), what.to_owned());
+        Self { table, chain, asks: Vec::new(), words: String::new(), target: "nothing".to_owned() }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, chain, asks, words, target } = self;
@@ -49,6 +57,13 @@ impl Mutation {
     /// Leaves this out.
     pub(crate) fn without(kind: Kind) -> Self {
         Self { left_out: Some(kind), seen: BTreeSet::new() }
+    }
+
+    /// Whether something of this kind is written, which is noted.
+    pub(crate) fn keeps(&mut self, kind: Kind) -> bool {
+        let is_kept = self.left_out.as_ref() != Some(&kind);
+        self.seen.insert(kind);
+        is_kept
     }
 
     /// What is left of a restore text. What was never there cannot be deleted, so that line goes too.
@@ -93,7 +108,8 @@ fn asked(part: &Match) -> Option<String> {
         Match::Random(_) => "chance".to_owned(),
         Match::Recent(Recent::Set { .. }) => "remember".to_owned(),
         Match::Recent(Recent::Check { .. }) => "remembered".to_owned(),
-        other => other.to_string(),
+        // A set is the same in both families.
+        other => other.to_string().replace("PORTWAY-6-", "PORTWAY-"),
     })
 }
 
@@ -102,6 +118,7 @@ fn target(target: &Target) -> String {
         Target::Jump(chain) => shape(chain.as_str()),
         Target::Dnat(..) => "DNAT".to_owned(),
         Target::Redirect(_) => "REDIRECT".to_owned(),
+        Target::SetMark(_) => "MARK".to_owned(),
         other => other.to_string(),
     }
 }

@@ -176,6 +176,7 @@ pub(super) fn promises(text: &str, promises: &mut Promises) -> Result<(), String
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match name {
             "undefined-port" => promises.undefined_port_of_cluster_ip = refusal(value)?,
+            "undefined-external-port" => promises.undefined_port_of_external_ip = refusal(value)?,
             "unallocated-ip" => promises.unallocated_service_ip = refusal(value)?,
             "ping" => promises.ping_of_cluster_ip = refusal(value)?,
             "default-nodeport-addresses" => {

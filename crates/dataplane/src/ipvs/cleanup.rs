@@ -1,0 +1,67 @@
+//! Removes what is ours, and what upstream's IPVS mode left; nothing else.
+
+use kernel::ipset::{FoundSet, Request, SetName};
+use kernel::ipvs;
+use model::Family;
+
+use super::doors::Doors;
+use super::error::refused;
+use super::items::Item;
+use super::names::{self, SetId};
+use super::observed;
+use super::steps::Step;
+use super::{DUMMY, Options, settings, write};
+use crate::SyncError;
+
+/// Addresses first, so that packets go elsewhere; then virtual servers. Rules must be gone before sets can go.
+pub(super) fn servers(
+    doors: &mut dyn Doors,
+    families: &[Family],
+    options: &Options,
+) -> Result<(), SyncError> {
+    let found = observed::read(doors, families, options, &[].into())?;
+    let addresses =
+        found.items.iter().filter_map(|item| if let Item::Address(ip) = item { Some(*ip) } else { None });
+    write::step(doors, &options.interface, &Step::DeleteAddresses(addresses.collect()))?;
+    let whats = found
+        .items
+        .iter()
+        .filter_map(|item| if let Item::Server(one) = item { Some(one.what) } else { None });
+    write::step(doors, &options.interface, &Step::Servers(whats.map(ipvs::Request::Delete).collect()))?;
+    if options.interface == DUMMY && has_link(doors, DUMMY)? {
+        doors.host().delete_dummy(DUMMY)?;
+    }
+    Ok(())
+}
+
+/// Sets, of both families, whichever was served; and settings.
+pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
+    let found = doors.sets().sets()?;
+    let ours = Family::ALL.into_iter().flat_map(|family| SetId::ALL.map(|set| set.name(family)));
+    let is_there = |name: &SetName| found.iter().any(|set| set.name == name.as_str());
+    let requests: Vec<Request> = ours.filter(is_there).map(Request::Destroy).collect();
+    if !requests.is_empty() {
+        refused(doors.sets().run(&requests)?)?;
+    }
+    of_upstream(doors)?;
+    settings::restore(doors)
+}
+
+/// Destroys the sets of upstream's IPVS mode that no rule uses any more. Says which.
+pub(super) fn of_upstream(doors: &mut dyn Doors) -> Result<Vec<String>, SyncError> {
+    let found = doors.sets().sets()?;
+    let is_unused = |set: &&FoundSet| names::is_of_upstream(&set.name) && set.references == 0;
+    let gone: Vec<SetName> =
+        found.iter().filter(is_unused).filter_map(|set| SetName::new(&set.name)).collect();
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    let requests: Vec<Request> = gone.iter().cloned().map(Request::Destroy).collect();
+    doors.sets().run(&requests)?;
+    Ok(gone.iter().map(|name| format!("set {name} of upstream's IPVS mode")).collect())
+}
+
+fn has_link(doors: &mut dyn Doors, name: &str) -> Result<bool, SyncError> {
+    let links = doors.host().links().map_err(super::Error::Addresses)?;
+    Ok(links.iter().any(|link| link.name == name && link.is_dummy))
+}

@@ -1,0 +1,111 @@
+//! ipvs: the kernel's own load balancer. README.md beside this file tells the packet's way.
+//!
+//! In: the forwarding table. Out: a virtual server for each place where a service port is dialled, with its endpoints as real
+//! servers; addresses of an interface, so that this host takes their packets; sets, which say what becomes of a packet; and a few rules
+//! of iptables, which ask the sets.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `names` | what sets, chains and marks are called |
+//! | `scheduler` | how a virtual server chooses |
+//! | `render` | the forwarding table → what the kernel shall hold |
+//! | `items` | what the kernel shall hold, as data |
+//! | `wanted` | all of it, kept in step with the table |
+//! | `observed` | what the kernel holds, in the same words; whose it is |
+//! | `keep` | what stays while not all is known |
+//! | `steps` | in which order things come and go |
+//! | `marks` | numbers of virtual servers by mark |
+//! | `drain` | real servers that wait for their connections to end |
+//! | `settings` | settings of the kernel |
+//! | `doors`, `write` | the doors, and carrying out steps |
+//! | `sync`, `cleanup` | the mode itself |
+//! | `error` | what can go wrong |
+//!
+//! Absent on purpose: any program of IPVS, sets or links; loading modules; and a clock of its own.
+
+mod cleanup;
+mod doors;
+mod drain;
+mod error;
+mod items;
+mod keep;
+mod marks;
+mod names;
+mod observed;
+mod render;
+mod scheduler;
+mod settings;
+mod steps;
+mod sync;
+mod wanted;
+mod write;
+
+use std::time::Duration;
+
+pub use doors::{Doors, Kernel};
+pub use drain::Drain;
+pub use error::Error;
+pub use items::{Delta, Item, Place};
+use model::fate::{Loopback, Refusal, Remembered};
+use model::net::IpNet;
+use model::{NodePortAddress, Promises};
+pub use names::SetId;
+pub(crate) use names::{PREFIX, WORDS};
+pub use render::render;
+pub use scheduler::{Scheduler, UnknownScheduler};
+pub use steps::{Draining, Plan, Step, plan};
+pub use sync::Ipvs;
+
+/// The interface that upstream makes for the addresses of Services, and so do we.
+pub const DUMMY: &str = "kube-ipvs0";
+
+/// What the operator chose for this mode.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How virtual servers choose where their Service does not say. `None`: one after the other, or by weight where weights differ.
+    pub scheduler: Option<Scheduler>,
+    /// The interface that gets the addresses of Services. If it is missing, a dummy of this name is made.
+    pub interface: String,
+    /// Virtual servers at these addresses are left alone unless a Service has them.
+    pub excluded: Vec<IpNet>,
+    /// A real server that nobody needs any more waits at most so long for its connections to end.
+    pub drain_limit: Duration,
+    /// This host answers ARP for the addresses of Services on no interface but their own.
+    pub strict_arp: bool,
+    /// The mark bit that says: hide the source of this connection.
+    pub masquerade_mark: u32,
+    /// Where node ports answer when nobody says so.
+    pub default_node_port_addresses: NodePortAddress,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scheduler: None,
+            interface: DUMMY.to_owned(),
+            excluded: Vec::new(),
+            drain_limit: Duration::from_secs(15 * 60),
+            strict_arp: false,
+            masquerade_mark: 0x4000,
+            default_node_port_addresses: NodePortAddress::All,
+        }
+    }
+}
+
+impl Options {
+    /// What this mode promises where Kubernetes leaves the choice.
+    pub fn promises(&self) -> Promises {
+        Promises {
+            undefined_port_of_cluster_ip: Refusal::Reject,
+            undefined_port_of_external_ip: Refusal::Reject,
+            unallocated_service_ip: Refusal::Untouched,
+            ping_of_cluster_ip: Refusal::Untouched,
+            default_node_port_addresses: self.default_node_port_addresses,
+            loopback_node_ports: Loopback::Never,
+            hairpin_of_other_nodes: false,
+            keeps_source: true,
+            affinity: Remembered::ForFrontend,
+            carries_sctp: true,
+        }
+    }
+}

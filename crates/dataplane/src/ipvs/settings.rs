@@ -1,0 +1,167 @@
+//! Settings of the kernel without which virtual servers do not work as they should.
+//!
+//! In: what the kernel has. Out: what it should have; what it had before is kept in a set, as long as the kernel keeps our settings,
+//! and [`restore`] gives it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel::ipset::{Entry, Ipsets, Request};
+use kernel::sysctl::Sysctls;
+
+use super::doors::Doors;
+use super::error::refused;
+use super::names;
+use crate::SyncError;
+
+/// All that may be changed. The place of each here is its number in the set.
+const ALL: [&str; 7] = [
+    "net/ipv4/vs/conntrack",
+    "net/ipv4/vs/conn_reuse_mode",
+    "net/ipv4/vs/expire_nodest_conn",
+    "net/ipv4/vs/expire_quiescent_template",
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/arp_ignore",
+    "net/ipv4/conf/all/arp_announce",
+];
+/// No value is as large.
+const VALUES: u16 = 16;
+const RELEASE: &str = "kernel/osrelease";
+
+/// What each should be, on a kernel of this release.
+fn wanted(release: &str, strict_arp: bool) -> BTreeMap<usize, u16> {
+    // Connections are tracked, so that sources can be hidden.
+    let mut wanted = BTreeMap::from([(0, 1), (2, 1), (3, 1), (4, 1)]);
+    // Between these releases a port that is used again while its last connection closes delays the new one by a second; newer ones
+    // do it right by default.
+    if (version(release) >= (4, 1)) && version(release) < (5, 9) {
+        wanted.insert(1, 0);
+    }
+    if strict_arp {
+        wanted.extend([(5, 1), (6, 2)]);
+    }
+    wanted
+}
+
+/// Brings settings to what they should be. Returns how many were written.
+pub(super) fn apply(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, SyncError> {
+    let different = differences(doors.settings(), strict_arp)?;
+    if different.is_empty() {
+        return Ok(0);
+    }
+    let set = names::former();
+    let known: BTreeSet<u16> = former(doors.sets())?.into_keys().collect();
+    let mut requests = vec![Request::Create(set.clone())];
+    for (number, before, _) in &different {
+        let number = u16::try_from(*number).unwrap_or(u16::MAX);
+        if !known.contains(&number) {
+            requests.push(Request::Add(set.name.clone(), Entry::Port(number * VALUES + before)));
+        }
+    }
+    refused(doors.sets().run(&requests)?)?;
+    for (number, _, value) in &different {
+        doors.settings().write(ALL[*number], &value.to_string())?;
+    }
+    Ok(different.len())
+}
+
+/// What is not as it should be, in words.
+pub(super) fn lines(settings: &mut dyn Sysctls, strict_arp: bool) -> Result<Vec<String>, SyncError> {
+    let different = differences(settings, strict_arp)?.into_iter();
+    Ok(different.map(|(number, _, value)| format!("set {} to {value}", ALL[number])).collect())
+}
+
+/// Gives back what there was before.
+pub(super) fn restore(doors: &mut dyn Doors) -> Result<(), SyncError> {
+    let former = former(doors.sets())?;
+    for (number, value) in &former {
+        let Some(name) = ALL.get(usize::from(*number)) else { continue };
+        if doors.settings().read(name)?.is_some() {
+            doors.settings().write(name, &value.to_string())?;
+        }
+    }
+    if !former.is_empty() {
+        refused(doors.sets().run(&[Request::Destroy(names::former().name)])?)?;
+    }
+    Ok(())
+}
+
+/// The number of each that is different, what it is, and what it should be. Settings that this kernel has not are left out.
+fn differences(settings: &mut dyn Sysctls, strict_arp: bool) -> Result<Vec<(usize, u16, u16)>, SyncError> {
+    let release = settings.read(RELEASE)?.unwrap_or_default();
+    let mut different = Vec::new();
+    for (number, value) in wanted(&release, strict_arp) {
+        let found = settings.read(ALL[number])?.and_then(|text| text.parse::<u16>().ok());
+        if let Some(found) = found.filter(|found| *found != value && *found < VALUES) {
+            different.push((number, found, value));
+        }
+    }
+    Ok(different)
+}
+
+fn former(sets: &mut dyn Ipsets) -> Result<BTreeMap<u16, u16>, SyncError> {
+    let entries = sets.entries(&names::former().name)?.unwrap_or_default();
+    let numbers = entries.iter().filter_map(|entry| if let Entry::Port(n) = entry { Some(*n) } else { None });
+    Ok(numbers.map(|number| (number / VALUES, number % VALUES)).collect())
+}
+
+/// The first two numbers of a release such as `6.12.43+deb13-amd64`.
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::{host, ipset, ipvs, sysctl};
+
+    use super::*;
+    use crate::ipvs::Kernel;
+
+    type Twin = Kernel<ipvs::Simulated, ipset::Simulated, host::Simulated, sysctl::Simulated>;
+
+    fn kernel(settings: sysctl::Simulated) -> Twin {
+        Kernel {
+            servers: ipvs::Simulated::default(),
+            sets: ipset::Simulated::default(),
+            host: host::Simulated::default(),
+            settings,
+        }
+    }
+
+    fn settings(release: &str) -> sysctl::Simulated {
+        let mut settings = sysctl::Simulated::new(ALL.map(|name| (name, "0")));
+        settings.values.insert(RELEASE.into(), release.into());
+        settings.values.insert(ALL[1].into(), "1".into());
+        settings
+    }
+
+    #[test]
+    fn settings_are_right_for_the_kernel_at_hand_and_come_back() {
+        for (release, strict_arp, expected) in [
+            ("6.12.43+deb13-amd64", false, ["1", "1", "1", "1", "1", "0", "0"]),
+            ("5.4.0-100-generic", false, ["1", "0", "1", "1", "1", "0", "0"]),
+            ("3.10.0", false, ["1", "1", "1", "1", "1", "0", "0"]),
+            ("5.9.0", true, ["1", "1", "1", "1", "1", "1", "2"]),
+        ] {
+            let before = settings(release);
+            let mut twin = kernel(before.clone());
+            assert!(apply(&mut twin, strict_arp).unwrap() > 0);
+            let values: Vec<&str> = ALL.iter().map(|name| twin.settings.values[*name].as_str()).collect();
+            assert_eq!(values, expected, "{release}");
+            assert_eq!(apply(&mut twin, strict_arp).unwrap(), 0);
+            // Somebody sets one back, and we set it again: what was before all of it is remembered.
+            twin.settings.values.insert(ALL[0].into(), "0".into());
+            assert_eq!(apply(&mut twin, strict_arp).unwrap(), 1);
+            restore(&mut twin).unwrap();
+            assert_eq!(twin.settings, before, "{release}");
+            assert!(twin.sets.sets().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_setting_that_the_kernel_has_not_is_left_out() {
+        let mut twin = kernel(sysctl::Simulated::default());
+        assert_eq!(apply(&mut twin, true).unwrap(), 0);
+        assert!(twin.sets.sets().unwrap().is_empty());
+    }
+}

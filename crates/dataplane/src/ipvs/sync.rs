@@ -1,0 +1,295 @@
+//! The mode itself: what is wanted is compared with what is there, and the difference is written step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use kernel::ipvs::{Request, What};
+use kernel::xtables::Xtables;
+use model::table::NodeView;
+use model::{Family, ForwardingTable, Frontend, ServicePortId};
+
+use super::doors::Doors;
+use super::drain::Drain;
+use super::items::{Delta, Item, Place};
+use super::observed::{self, Observed};
+use super::render::rules::Rules;
+use super::scheduler::Scheduler;
+use super::steps::{Draining, Plan, Step, plan};
+use super::wanted::Wanted;
+use super::write::{self, Trouble};
+use super::{Error, Options, cleanup, keep, settings};
+use crate::chains::{Families, family_of};
+use crate::{Dataplane, Scope, SyncError, Synced};
+
+/// Real servers that are left by their connections are looked at this often.
+const SETTLE_AFTER: Duration = Duration::from_secs(5);
+
+/// The IPVS mode, behind the doors of an iptables program and of the kernel: the real ones or their twins.
+pub struct Ipvs<X, D> {
+    rules: Families<X, Rules>,
+    doors: D,
+    options: Options,
+    families: Vec<Family>,
+    /// Time since some moment: for how long real servers have been left.
+    clock: Box<dyn FnMut() -> Duration + Send>,
+    wanted: Wanted,
+    drain: Drain,
+    /// The node for which all this was written; `None` if the kernel must be read.
+    node: Option<NodeView>,
+    /// Not all that is desired is known, so what nobody asks for stays.
+    keeps_leftovers: bool,
+}
+
+impl<X: fmt::Debug, D: fmt::Debug> fmt::Debug for Ipvs<X, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ipvs").field("rules", &self.rules).field("doors", &self.doors).finish_non_exhaustive()
+    }
+}
+
+impl<X: Xtables, D: Doors> Ipvs<X, D> {
+    /// The mode behind these doors: of an iptables program, one for each family that is served; and of the kernel. `clock` tells the
+    /// time since some moment.
+    pub fn new(
+        programs: impl IntoIterator<Item = X>,
+        doors: D,
+        options: Options,
+        clock: impl FnMut() -> Duration + Send + 'static,
+    ) -> Self {
+        let mut rules = Families::new(programs, Rules::new(&options, BTreeMap::new()));
+        let families = rules.doors().map(|door| family_of(door)).collect();
+        Self {
+            rules,
+            doors,
+            options,
+            families,
+            clock: Box::new(clock),
+            wanted: Wanted::default(),
+            drain: Drain::default(),
+            node: None,
+            keeps_leftovers: false,
+        }
+    }
+
+    /// The doors of iptables.
+    pub fn programs(&mut self) -> impl Iterator<Item = &mut X> {
+        self.rules.doors()
+    }
+
+    /// The other doors.
+    pub fn doors(&mut self) -> &mut D {
+        &mut self.doors
+    }
+
+    /// The addresses that this mode gives the interface: to Services they are no addresses of this host.
+    pub fn bound(&self) -> BTreeSet<IpAddr> {
+        let address = |item: Item| if let Item::Address(ip) = item { Some(ip) } else { None };
+        self.wanted.items.all().into_iter().filter_map(address).collect()
+    }
+
+    fn try_sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<'_>,
+        synced: &mut Synced,
+    ) -> Result<(), SyncError> {
+        if !matches!(scope, Scope::Changed(_)) {
+            self.wanted.withheld.clear();
+            self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
+        }
+        loop {
+            let (trouble, is_fresh) = match scope {
+                Scope::Changed(ids) if self.node.is_some() => {
+                    (self.sync_changed(desired, ids, synced)?, false)
+                }
+                _ => (self.sync_everything(desired, synced)?, true),
+            };
+            if trouble.is_empty() {
+                return Ok(());
+            }
+            // What is refused may be due to somebody who changed the kernel since we knew it. After a fresh look it is the
+            // service port's own.
+            self.node = None;
+            let is_somebodys = |one: &Trouble| self.wanted.withhold(&one.item, &one.reason);
+            if is_fresh && !trouble.iter().all(is_somebodys) {
+                return Err(Error::Refused(trouble[0].reason.clone()).into());
+            }
+        }
+    }
+
+    fn sync_changed(
+        &mut self,
+        desired: &ForwardingTable,
+        ids: &BTreeSet<ServicePortId>,
+        synced: &mut Synced,
+    ) -> Result<Vec<Trouble>, SyncError> {
+        let is_same_node = self.node.as_ref() == Some(desired.node());
+        let ids = if is_same_node { self.wanted.touched(desired, ids) } else { self.wanted.all_ids(desired) };
+        self.wanted.withheld.retain(|id, _| !ids.contains(id));
+        let changes = self.wanted.render(desired, &ids, &self.families, &self.options);
+        let delta = self.wanted.items.delta(&changes);
+        if !is_same_node || delta.changes_outside() {
+            let earlier = std::mem::replace(&mut self.rules.style.outside, self.wanted.outside());
+            self.keep_outside(earlier);
+        }
+        self.node = Some(desired.node().clone());
+        self.write(desired, &delta, Scope::Changed(&BTreeSet::new()), synced)
+    }
+
+    fn sync_everything(
+        &mut self,
+        desired: &ForwardingTable,
+        synced: &mut Synced,
+    ) -> Result<Vec<Trouble>, SyncError> {
+        synced.was_full = true;
+        let (delta, observed) = self.compare(desired, self.keeps_leftovers)?;
+        self.node = Some(desired.node().clone());
+        synced.operations += write::prepare(&mut self.doors, &self.families, &self.options, &observed)?;
+        if !observed.draining.is_subset(&self.drain.servers()) {
+            synced.settle_after = Some(SETTLE_AFTER);
+        }
+        self.drain.only(&observed.draining);
+        self.drain.begin((self.clock)(), observed.draining);
+        let scope = if self.keeps_leftovers { Scope::AllThatIsKnown } else { Scope::Everything };
+        let trouble = self.write(desired, &delta, scope, synced)?;
+        if !self.keeps_leftovers {
+            synced.left_behind.extend(delta.removed.iter().filter_map(|item| left_behind(item, desired)));
+            synced.replaced.extend(cleanup::of_upstream(&mut self.doors)?);
+        }
+        Ok(trouble)
+    }
+
+    /// What differs. While not all is known, what nobody asks for is kept.
+    fn compare(&mut self, desired: &ForwardingTable, is_kept: bool) -> Result<(Delta, Observed), SyncError> {
+        let earlier = observed::marked(self.rules.doors())?;
+        let wanted = self.wanted.render_all(desired, &self.families, &self.options, earlier.clone());
+        let observed = observed::read(&mut self.doors, &self.families, &self.options, &wanted)?;
+        let mut delta = Delta::between(&observed.items, &wanted);
+        self.rules.style.outside = self.wanted.outside();
+        if is_kept {
+            keep::leftovers(&mut delta, &wanted);
+            self.keep_outside(earlier);
+        }
+        Ok((delta, observed))
+    }
+
+    /// Adds the marks of places that nobody asks for yet.
+    fn keep_outside(&mut self, earlier: impl IntoIterator<Item = (Place, u32)>) {
+        let items = &self.wanted.items;
+        let left = earlier.into_iter().filter(|(place, _)| items.server(&place.what()).is_none());
+        self.rules.style.outside.extend(left.filter(|_| self.keeps_leftovers));
+    }
+
+    fn write(
+        &mut self,
+        desired: &ForwardingTable,
+        delta: &Delta,
+        scope: Scope<'_>,
+        synced: &mut Synced,
+    ) -> Result<Vec<Trouble>, SyncError> {
+        let plan = self.plan(delta);
+        let mut trouble = Vec::new();
+        for step in &plan.steps {
+            synced.operations += step.len();
+            if *step == Step::Rules {
+                self.rules.sync(desired, scope, synced)?;
+            } else {
+                trouble.extend(write::step(&mut self.doors, &self.options.interface, step)?);
+            }
+        }
+        if !plan.drained.is_empty() {
+            synced.settle_after = Some(SETTLE_AFTER);
+        }
+        self.drain.end(&plan.returned);
+        self.drain.begin((self.clock)(), plan.drained);
+        let gone: BTreeSet<What> = write::deleted(&plan.steps).collect();
+        self.drain.retain(|what| !gone.contains(what));
+        Ok(trouble)
+    }
+
+    fn plan(&self, delta: &Delta) -> Plan {
+        let scheduler = |what: &What| self.wanted.items.server(what).map(|server| server.scheduler.as_str());
+        let drains =
+            |what: &What| write::has_connections(what) && scheduler(what).is_none_or(Scheduler::passes_over);
+        plan(delta, &self.drain.servers(), &drains)
+    }
+
+    /// Removes real servers that all connections have left.
+    fn remove_drained(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
+        let draining = self.drain.servers();
+        let mut connections: BTreeMap<(What, SocketAddr), u32> = BTreeMap::new();
+        for what in draining.iter().map(|(what, _)| *what).collect::<BTreeSet<_>>() {
+            let found = self.doors.servers().real_servers(&what)?;
+            connections.extend(
+                found.iter().map(|one| ((what, one.server.address), one.active.saturating_add(one.inactive))),
+            );
+        }
+        let lost: Draining = draining.iter().filter(|one| !connections.contains_key(*one)).copied().collect();
+        self.drain.end(&lost);
+        let due = self.drain.due((self.clock)(), self.options.drain_limit, &connections);
+        let requests: Vec<Request> =
+            due.iter().map(|(what, address)| Request::DeleteServer(*what, *address)).collect();
+        synced.operations += requests.len();
+        write::step(&mut self.doors, &self.options.interface, &Step::Servers(requests))?;
+        self.drain.end(&due);
+        synced.settle_after = (!self.drain.servers().is_empty()).then_some(SETTLE_AFTER);
+        Ok(())
+    }
+}
+
+/// The frontend of a virtual server that nobody asks for.
+fn left_behind(item: &Item, desired: &ForwardingTable) -> Option<Frontend> {
+    let Frontend::Address { ip, protocol, port } = item.frontend()? else { return None };
+    let is_node_port = desired.node().is_own(ip);
+    let node_port = Frontend::NodePort { family: Family::of(ip), protocol, port };
+    let frontend = if is_node_port { node_port } else { Frontend::Address { ip, protocol, port } };
+    desired.route(&frontend).is_none().then_some(frontend)
+}
+
+impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        let mut synced = Synced::default();
+        // After an error nothing is known.
+        self.try_sync(desired, scope, &mut synced).inspect_err(|_| self.node = None)?;
+        synced.refused.extend(self.wanted.withheld.clone());
+        synced.warned.extend(self.wanted.warned.clone());
+        Ok(synced)
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        let mut synced = self.rules.settle()?;
+        self.remove_drained(&mut synced).inspect_err(|_| self.node = None)?;
+        Ok(synced)
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        self.node = None;
+        self.drain = Drain::default();
+        cleanup::servers(&mut self.doors, &self.families, &self.options)?;
+        self.rules.cleanup()?;
+        cleanup::sets(&mut self.doors)
+    }
+
+    fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        let (delta, observed) = self.compare(desired, false)?;
+        self.node = None;
+        let mut lines = settings::lines(self.doors.settings(), self.options.strict_arp)?;
+        let missing = write::missing_sets(&self.families, &observed);
+        lines.extend(missing.iter().map(|(set, family)| format!("create set {}", set.name(*family))));
+        if !observed.has_interface {
+            lines.push(format!("make interface {}", self.options.interface));
+        }
+        for step in self.plan(&delta).steps {
+            lines.extend(step.lines(&self.options.interface));
+            if step == Step::Rules {
+                lines.extend(self.rules.differences(desired)?);
+            }
+        }
+        Ok(lines)
+    }
+
+    fn is_flushed(&mut self) -> Result<bool, SyncError> {
+        self.rules.is_flushed()
+    }
+}

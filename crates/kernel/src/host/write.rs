@@ -1,0 +1,117 @@
+//! The real thing behind [`ChangeHost`]: rtnetlink in this thread's network namespace. No `ip` program.
+
+use std::net::IpAddr;
+
+use super::change::{ChangeError, ChangeHost, Unchanged};
+use super::link::{DUMMY, IFF_UP, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK};
+use super::{ThisMachine, links};
+use crate::netlink::{self, Errno, MessageWriter, Protocol, Refusal, Socket, flags};
+
+const RTM_DELLINK: u16 = 17;
+const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const IFA_F_NODAD: u32 = 0x02;
+const IFA_F_NOPREFIXROUTE: u32 = 0x200;
+
+type Result<T> = std::result::Result<T, ChangeError>;
+
+impl ChangeHost for ThisMachine {
+    fn make_dummy(&mut self, name: &str) -> Result<()> {
+        let made = one("make a dummy link", RTM_NEWLINK, flags::CREATE | flags::EXCL, |m| {
+            link_head(m, 0, true);
+            m.text(IFLA_IFNAME, name);
+            m.nested(IFLA_LINKINFO, |m| m.text(IFLA_INFO_KIND, DUMMY));
+        });
+        match made {
+            Err(error) if error.errno() == Some(Errno(libc::EEXIST)) => switch_on(&our_dummy(name)?),
+            Err(error) if error.errno() == Some(Errno(libc::EOPNOTSUPP)) => Err(ChangeError::Missing),
+            made => Ok(made?),
+        }
+    }
+
+    fn delete_dummy(&mut self, name: &str) -> Result<()> {
+        let link = match our_dummy(name) {
+            Err(ChangeError::NoLink(_)) => return Ok(()),
+            other => other?,
+        };
+        match one("delete a dummy link", RTM_DELLINK, 0, |m| link_head(m, link.index, false)) {
+            // Somebody was quicker.
+            Err(error) if error.errno() == Some(Errno(libc::ENODEV)) => Ok(()),
+            deleted => Ok(deleted?),
+        }
+    }
+
+    fn add_addresses(&mut self, link: &str, addresses: &[IpAddr]) -> Result<Vec<Unchanged>> {
+        change(link, addresses, (RTM_NEWADDR, flags::CREATE | flags::EXCL), libc::EEXIST)
+    }
+
+    fn delete_addresses(&mut self, link: &str, addresses: &[IpAddr]) -> Result<Vec<Unchanged>> {
+        change(link, addresses, (RTM_DELADDR, 0), libc::EADDRNOTAVAIL)
+    }
+}
+
+fn find(name: &str) -> Result<Link> {
+    let found = links()?.into_iter().find(|link| link.name == name);
+    found.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
+}
+
+fn our_dummy(name: &str) -> Result<Link> {
+    let link = find(name)?;
+    if link.is_dummy { Ok(link) } else { Err(ChangeError::NoDummy(name.to_owned())) }
+}
+
+fn switch_on(link: &Link) -> Result<()> {
+    if link.is_up {
+        return Ok(());
+    }
+    Ok(one("switch on a dummy link", RTM_NEWLINK, 0, |m| link_head(m, link.index, true))?)
+}
+
+/// Makes the same request for each address. A refusal by the number `done` says that it is so already.
+fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Result<Vec<Unchanged>> {
+    let (index, mut socket) = (find(link)?.index, Socket::open(Protocol::Route)?);
+    socket.expect_batches()?;
+    let refusals = socket.run_all(addresses, |_| head, |m, ip| address(m, index, *ip))?;
+    let mut unchanged = Vec::new();
+    for (at, refusal) in refusals.into_iter().filter(|(_, refusal)| refusal.errno != Errno(done)) {
+        match refusal.errno.0 {
+            libc::EPERM => return Err(ChangeError::NotPermitted),
+            libc::ENODEV => return Err(ChangeError::NoLink(link.to_owned())),
+            _ => unchanged.push(Unchanged { ip: addresses[at], refusal }),
+        }
+    }
+    Ok(unchanged)
+}
+
+/// Makes one request about a link.
+fn one(action: &str, kind: u16, own: u16, body: impl Fn(&mut MessageWriter)) -> netlink::Result<()> {
+    let mut socket = Socket::open(Protocol::Route)?;
+    let refusals = socket.run_all(&[()], |()| (kind, own), |m, ()| body(m))?;
+    let refused = |refusal: Refusal| netlink::Error::Refused { action: action.to_owned(), refusal };
+    refusals.into_iter().next().map_or(Ok(()), |(_, refusal)| Err(refused(refusal)))
+}
+
+/// The fixed part of a message about a link: which one, and whether it shall be up.
+fn link_head(message: &mut MessageWriter, index: u32, is_up: bool) {
+    let up = if is_up { IFF_UP } else { 0 };
+    // Family and type; the index; the flags, and which of them are meant.
+    for word in [0, index, up, up] {
+        message.raw(&word.to_ne_bytes());
+    }
+}
+
+/// One address of one host.
+fn address(message: &mut MessageWriter, index: u32, ip: IpAddr) {
+    let (family, bits, bytes, own) = match ip {
+        IpAddr::V4(ip) => (2, 32, ip.octets().to_vec(), 0),
+        IpAddr::V6(ip) => (10, 128, ip.octets().to_vec(), IFA_F_NODAD),
+    };
+    message.raw(&[family, bits, 0, 0]);
+    message.raw(&index.to_ne_bytes());
+    message.attribute(IFA_LOCAL, &bytes);
+    message.attribute(IFA_ADDRESS, &bytes);
+    message.attribute(IFA_FLAGS, &(IFA_F_NOPREFIXROUTE | own).to_ne_bytes());
+}
