@@ -17,6 +17,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Who is dropped hears nothing for so long. A refusal comes within a millisecond.
 pub(crate) const SILENCE: Duration = Duration::from_millis(400);
 
+/// Clients' ports: below node ports, and below those that the kernel gives to a relay's listeners on the same node.
+const FIRST_PORT: u16 = 10_000;
+
 /// Who asks, and counts.
 #[derive(Debug)]
 pub(crate) struct Talk {
@@ -26,7 +29,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new() -> Self {
-        Self { asked: Mutex::default(), next_port: AtomicU16::new(40_000) }
+        Self { asked: Mutex::default(), next_port: AtomicU16::new(FIRST_PORT) }
     }
 
     /// Asks once.
