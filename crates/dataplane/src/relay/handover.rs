@@ -63,37 +63,58 @@ fn send_all(stream: &UnixStream, mut bytes: &[u8], mut files: &[BorrowedFd<'_>])
 
 /// Takes over what another relay hands on.
 pub fn receive(stream: &UnixStream) -> io::Result<Vec<Handed>> {
-    let (mut text, mut files) = (Vec::new(), Vec::new());
-    let mut room = vec![0; 64 << 10];
-    while !is_whole(&text) {
-        match pass::receive(stream, &mut room) {
-            Ok((0, _)) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok((count, more)) => {
-                text.extend_from_slice(&room[..count]);
-                files.extend(more);
+    let mut heard = Heard::default();
+    if heard.listen(stream)? { heard.understand() } else { Err(ErrorKind::TimedOut.into()) }
+}
+
+/// What was said on a line so far, with the files that came beside it.
+#[derive(Debug, Default)]
+pub struct Heard {
+    text: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Heard {
+    /// Listens until all is said, or the line has ended. False if there is nothing to hear now, on a line that does not wait.
+    pub fn listen(&mut self, stream: &UnixStream) -> io::Result<bool> {
+        let mut room = vec![0; 64 << 10];
+        while !self.is_whole() {
+            match pass::receive(stream, &mut room) {
+                Ok((0, _)) => break,
+                Ok((count, files)) => {
+                    self.text.extend_from_slice(&room[..count]);
+                    self.files.extend(files);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            if self.text.len() > TEXT_MAX {
+                return Err(not_understood("it does not end"));
+            }
         }
-        if text.len() > TEXT_MAX {
-            return Err(not_understood("it does not end"));
-        }
+        Ok(true)
     }
-    understand(&text, files)
+
+    /// What was said, if it is something else than what [`send`] says. Empty if nothing was.
+    pub fn other_words(&self) -> Option<String> {
+        let is_ours = self.text.starts_with(GREETING.as_bytes());
+        (!is_ours).then(|| String::from_utf8_lossy(&self.text).trim().to_owned())
+    }
+
+    /// What [`send`] has said.
+    pub fn understand(self) -> io::Result<Vec<Handed>> {
+        understand(&self.text, self.files)
+    }
+
+    fn is_whole(&self) -> bool {
+        let is_ours = self.text.starts_with(GREETING.as_bytes());
+        is_ours && self.text.strip_suffix(END.as_bytes()).is_some_and(|before| before.ends_with(b"\n"))
+    }
 }
 
-/// Whether all of it was said.
-pub fn is_whole(text: &[u8]) -> bool {
-    text.strip_suffix(END.as_bytes()).is_some_and(|before| before.ends_with(b"\n"))
-}
-
-/// Whether this is, or begins to be, what [`send`] says.
-pub fn is_handed(text: &[u8]) -> bool {
-    text.starts_with(GREETING.as_bytes())
-}
-
-/// What was said by [`send`], with the files that came beside it.
-pub fn understand(text: &[u8], files: Vec<OwnedFd>) -> io::Result<Vec<Handed>> {
+fn understand(text: &[u8], files: Vec<OwnedFd>) -> io::Result<Vec<Handed>> {
     let text = str::from_utf8(text).map_err(|_| not_understood("it is no text"))?;
     let lines = text.strip_prefix(GREETING).and_then(|rest| rest.strip_suffix(END));
     let lines: Vec<&str> = lines.ok_or_else(|| not_understood("it is of another version"))?.lines().collect();

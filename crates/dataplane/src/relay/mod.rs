@@ -33,7 +33,7 @@ use model::{Pool, ServicePortId};
 pub use counters::{Counters, Counts};
 pub use engine::Relay;
 pub use error::RelayError;
-pub use handover::{Handed, What, is_handed, is_whole, receive, send, understand};
+pub use handover::{Handed, Heard, What, receive, send};
 pub use options::{Options, Tell, Trouble};
 pub use simulated::Simulated;
 

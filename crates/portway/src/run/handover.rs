@@ -15,13 +15,11 @@
 //! that the old portway runs as, is listened to.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dataplane::relay::{self, Handed};
-use kernel::pass;
+use dataplane::relay::{Handed, Heard};
 use kernel::signal::Termination;
 
 use super::RunError;
@@ -29,10 +27,6 @@ use super::lock::{NamespaceLock, RunDir};
 
 /// The one thing that can be said.
 const WISH: &str = "hand over\n";
-/// What is read at once of an answer.
-const ROOM: usize = 64 << 10;
-/// An answer is no longer: the names of a hundred thousand sockets.
-const SAID_MAX: usize = 64 << 20;
 /// The old portway may be writing; that long it may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A caller says what it wants at once.
@@ -198,8 +192,7 @@ fn holder(error: &RunError) -> String {
 #[derive(Debug)]
 struct Call {
     stream: UnixStream,
-    said: Vec<u8>,
-    files: Vec<OwnedFd>,
+    heard: Heard,
 }
 
 impl Call {
@@ -209,50 +202,30 @@ impl Call {
         tracing::info!("asking for its place: {}", holder(busy));
         stream.set_nonblocking(true)?;
         match stream.write_all(WISH.as_bytes()) {
-            Ok(()) => Ok(Some(Self { stream, said: Vec::new(), files: Vec::new() })),
+            Ok(()) => Ok(Some(Self { stream, heard: Heard::default() })),
             // It let go in this very moment.
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What the other end hands on, once all of it is said or it has let go. If it says something else, that is the reason why it does not.
+    /// What the other end hands on, once all of it is said or it has let go. If it says something else, that is the reason why
+    /// it does not.
     fn end(&mut self) -> io::Result<Option<Vec<Handed>>> {
-        let mut room = vec![0; ROOM];
-        loop {
-            match pass::receive(&self.stream, &mut room) {
-                Ok((0, _)) => return self.understand().map(Some),
-                Ok((length, files)) => {
-                    self.said.extend_from_slice(&room[..length]);
-                    self.files.extend(files);
-                    if relay::is_handed(&self.said) && relay::is_whole(&self.said) {
-                        return self.understand().map(Some);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_gone(&error) => return self.understand().map(Some),
-                Err(error) => return Err(error),
-            }
-            if self.said.len() > SAID_MAX {
-                return Err(io::Error::other("what it says has no end"));
-            }
-        }
+        if self.heard.listen(&self.stream)? { self.understand().map(Some) } else { Ok(None) }
     }
 
     fn understand(&mut self) -> io::Result<Vec<Handed>> {
-        let (said, files) = (std::mem::take(&mut self.said), std::mem::take(&mut self.files));
-        if said.is_empty() {
-            return Ok(Vec::new());
+        let heard = std::mem::take(&mut self.heard);
+        match heard.other_words() {
+            Some(nothing) if nothing.is_empty() => Ok(Vec::new()),
+            Some(reason) => Err(io::Error::other(reason)),
+            // Sockets that we cannot read are opened anew; that is no reason not to go on.
+            None => Ok(heard.understand().unwrap_or_else(|error| {
+                tracing::warn!(%error, "its sockets are opened anew");
+                Vec::new()
+            })),
         }
-        if !relay::is_handed(&said) {
-            return Err(io::Error::other(String::from_utf8_lossy(&said).trim().to_owned()));
-        }
-        // Sockets that we cannot read are opened anew; that is no reason not to go on.
-        Ok(relay::understand(&said, files).unwrap_or_else(|error| {
-            tracing::warn!(%error, "its sockets are opened anew");
-            Vec::new()
-        }))
     }
 
     /// The same where the other end has let go already: all is said, and only has to be read.

@@ -88,6 +88,16 @@ fn start(place: &Place, arguments: &str) -> Running {
     running
 }
 
+/// A portway that was told to end, and waits for this connection.
+fn about_to_end(place: &Place) -> (Running, TcpStream) {
+    let running = start(place, "");
+    let mut open = dial(place, "10.96.0.80:80").unwrap();
+    assert_eq!(say(&mut open).unwrap(), "HELLO");
+    running.signal("TERM");
+    running.wait_for_log("1 connections are carried by this process");
+    (running, open)
+}
+
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -198,11 +208,7 @@ fn root_userspace_repairs_what_others_take_away() {
 #[test]
 fn root_userspace_waits_for_connections_when_it_is_told_to_end() {
     let Some(place) = node() else { return };
-    let mut running = start(&place, "");
-    let mut open = dial(&place, "10.96.0.80:80").unwrap();
-    assert_eq!(say(&mut open).unwrap(), "HELLO");
-    running.signal("TERM");
-    running.wait_for_log("1 connections are carried by this process");
+    let (mut running, mut open) = about_to_end(&place);
     assert_eq!(say(&mut open).unwrap(), "HELLO", "it goes on");
     let mut late = dial(&place, "10.96.0.80:80").unwrap();
     assert_eq!(say(&mut late).unwrap(), "HELLO", "new ones are served");
@@ -214,11 +220,7 @@ fn root_userspace_waits_for_connections_when_it_is_told_to_end() {
 #[test]
 fn root_userspace_told_twice_ends_at_once_and_resets_what_it_carried() {
     let Some(place) = node() else { return };
-    let mut running = start(&place, "");
-    let mut open = dial(&place, "10.96.0.80:80").unwrap();
-    assert_eq!(say(&mut open).unwrap(), "HELLO");
-    running.signal("TERM");
-    running.wait_for_log("1 connections are carried by this process");
+    let (mut running, mut open) = about_to_end(&place);
     running.signal("TERM");
     until("it ends", || !running.is_running());
     is_reset(&mut open);
@@ -233,11 +235,7 @@ fn is_reset(stream: &mut TcpStream) {
 #[test]
 fn root_userspace_that_is_about_to_end_hands_over_when_it_is_asked() {
     let Some(place) = node() else { return };
-    let mut old = start(&place, "");
-    let mut open = dial(&place, "10.96.0.80:80").unwrap();
-    assert_eq!(say(&mut open).unwrap(), "HELLO");
-    old.signal("TERM");
-    old.wait_for_log("1 connections are carried by this process");
+    let (mut old, mut open) = about_to_end(&place);
     let new = place.start_with(&format!("{MODE} --take-over"));
     new.wait_for("portway is in sync");
     assert!(new.logged("going on with") == 1, "it has the sockets of the old one");
