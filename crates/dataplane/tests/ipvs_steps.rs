@@ -60,16 +60,7 @@ struct Counts {
 impl Story {
     fn of(name: &'static str, seed: u64, start: Start, most: usize) -> Self {
         let mut world = World::new(seed);
-        let (mut before, mut changed, mut steps) = (world.table.clone(), BTreeSet::new(), 0);
-        while steps < most {
-            changed.extend(world.step().before.into_keys());
-            steps += 1;
-            // Packets are sent to one host, so it must be the same before and after.
-            if world.table.node() != before.node() {
-                (before, steps) = (world.table.clone(), 0);
-                changed.clear();
-            }
-        }
+        let (mut before, changed) = world.change(most);
         if start == Start::Cold {
             before = ForwardingTable::default();
         }

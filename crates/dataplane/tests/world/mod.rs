@@ -14,6 +14,7 @@ use model::fate::Payload;
 use model::net::{parse_cidr, parse_ip};
 use model::{
     Cluster, Config, Delta, DetectLocal, Event, ForwardingTable, Frontend, NodePortAddress, Packet, Protocol,
+    ServicePortId,
 };
 use serde_json::{Value, json};
 pub(crate) use support::Random;
@@ -55,6 +56,21 @@ impl World {
         }
         let changed = self.cluster.apply(event);
         self.table.update(&self.cluster, &changed)
+    }
+
+    /// So many things happen, while the host stays the same: packets are sent to one host, before and after. Returns the table
+    /// of before, and the service ports that may be different.
+    pub(crate) fn change(&mut self, most: usize) -> (ForwardingTable, BTreeSet<ServicePortId>) {
+        let (mut before, mut changed, mut steps) = (self.table.clone(), BTreeSet::new(), 0);
+        while steps < most {
+            changed.extend(self.step().before.into_keys());
+            steps += 1;
+            if self.table.node() != before.node() {
+                (before, steps) = (self.table.clone(), 0);
+                changed.clear();
+            }
+        }
+        (before, changed)
     }
 
     fn event(&mut self) -> Event {
