@@ -13,6 +13,7 @@
     reason = "a command line tool for developers: printing is its purpose"
 )]
 
+mod again;
 mod aside;
 mod bench;
 mod bless;

@@ -5,8 +5,8 @@
 //! Without cargo-nextest the same tests run with `cargo test`, more slowly.
 
 use crate::cargo::{cargo, has_subcommand, root, target_dir};
-use crate::summary::Summary;
-use crate::{junit, libtest};
+use crate::summary::{Summary, TestRun};
+use crate::{again, junit, libtest};
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,14 @@ fn run_with_nextest(profile: Profile, environment: &[(&str, &str)], summary: &mu
         .context("cannot start nextest")?;
     let xml =
         std::fs::read_to_string(&report).ok().context("the tests did not build: see the messages above")?;
-    take_in_report(&xml, status, summary);
+    let runs = junit::read(&xml);
+    let again = || {
+        let mut command = nextest(profile, &config);
+        command.envs(environment.iter().copied());
+        command
+    };
+    let shaky = again::stand_alone(&runs, again);
+    take_in_report(&runs, &shaky, status, summary);
     Ok(())
 }
 
@@ -84,12 +91,12 @@ fn nextest(profile: Profile, config: &Path) -> Command {
     command
 }
 
-fn take_in_report(xml: &str, status: ExitStatus, summary: &mut Summary) {
+fn take_in_report(runs: &[TestRun], shaky: &[&str], status: ExitStatus, summary: &mut Summary) {
     let failed_before = summary.failures();
-    for run in junit::read(xml) {
-        summary.test(&run);
+    for run in runs {
+        if shaky.contains(&run.name.as_str()) { summary.shaky(&run.name) } else { summary.test(run) }
     }
-    if !status.success() && summary.failures() == failed_before {
+    if !status.success() && summary.failures() == failed_before && shaky.is_empty() {
         summary.failed("tests", format!("nextest ended with {status}, though no test failed"));
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! A test that cannot run here prints `skipped: REASON` and returns: it then counts as skipped, never as passed.
 //! A test that tells how much it tried prints `counted: WHAT`, such as `counted: 200000 fuzz cases, seed 1`.
+//! A test that failed in the whole run and stands alone (see `again`) counts as passed, and is named as shaky.
 //! Connections are added up over all tests, by what was said before their number: `counted: nftables ipv4 tcp 120 connections`.
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub(crate) struct Summary {
     passed: usize,
     failed: Vec<Entry>,
     skipped: Vec<Entry>,
+    shaky: Vec<Entry>,
     counted: Vec<Entry>,
     connections: BTreeMap<String, u64>,
 }
@@ -46,6 +48,16 @@ impl Summary {
 
     pub(crate) fn skipped(&mut self, name: impl Into<String>, reason: impl Into<String>) {
         self.skipped.push(Entry { name: name.into(), text: reason.into() });
+    }
+
+    /// Takes in a test that failed beside the others and then stood alone, every time.
+    pub(crate) fn shaky(&mut self, name: &str) {
+        self.passed();
+        let text = format!(
+            "failed beside the other tests (its output is above), and stood {} times alone: to be mended",
+            crate::again::TIMES
+        );
+        self.shaky.push(Entry { name: name.to_owned(), text });
     }
 
     /// Takes in a step that either went well or did not.
@@ -92,6 +104,7 @@ impl fmt::Display for Summary {
             ("counts", &add_up(&self.counted)),
             ("connections", &connections.collect()),
             ("skipped", &self.skipped),
+            ("shaky", &self.shaky),
             ("failed", &self.failed),
         ] {
             write_part(f, title, entries)?;
@@ -202,6 +215,15 @@ mod tests {
         summary.test(&run("packets", false, "skipped: needs root\n"));
         assert!(summary.to_string().ends_with("0 passed, 1 failed, 0 skipped"));
         assert_eq!(summary.failures(), 1);
+    }
+
+    #[test]
+    fn a_shaky_test_counts_as_passed_and_is_named() {
+        let mut summary = Summary::default();
+        summary.shaky("packets");
+        let text = summary.to_string();
+        assert!(text.starts_with("shaky:\n  packets: failed beside"), "{text}");
+        assert!(text.ends_with("1 passed, 0 failed, 0 skipped"), "{text}");
     }
 
     #[test]

@@ -108,13 +108,14 @@ pub(crate) fn root_a_port_of_ours_that_is_dialled_directly_refuses(setting: &Set
 }
 
 /// From each mode to userspace and back, one node after the other, each time by `--take-over`: no new connection fails.
+/// Listeners of an earlier turn are gone, and connection tracking may still know a client's port that led there: clients are slow.
 pub(crate) fn root_switching_to_and_from_userspace_fails_no_new_connection(setting: &Setting) {
     if !Way::KERNEL.into_iter().all(Way::is_available) {
         return;
     }
     let web = Service::new("web", 1).on(&ALL);
     let Some(mut stage) = setting.stage(&[&web]) else { return };
-    let traffic = Traffic::start(&stage, &web);
+    let traffic = Traffic::start_slowly(&stage, &web);
     let datagrams = datagrams(&stage, &web);
     for way in Way::KERNEL {
         for next in [way, Way::Userspace] {

@@ -16,6 +16,8 @@ use super::ALL;
 const LULL: u64 = 100;
 /// A client has 55,000 ports, which it takes at random.
 const FRESH_PORTS: u64 = 5_000;
+/// At most 500 connections in a second, of each client.
+const BETWEEN_SLOW_ONES: Duration = Duration::from_millis(4);
 const LULL_LIMIT: Duration = Duration::from_secs(30);
 
 /// At first a server is stopped as soon as the rules no longer lead to it, so that a connection that does is refused.
@@ -88,7 +90,7 @@ pub(crate) fn root_a_balancer_goes_on_when_a_node_dies(setting: &Setting) {
     }
 }
 
-/// Two clients that ask without a pause: a pod dials the cluster IP, an outsider a node port.
+/// Two clients that ask again and again: a pod dials the cluster IP, an outsider a node port.
 pub(crate) struct Traffic {
     loads: [(Family, Load); 2],
     enough: u64,
@@ -96,7 +98,17 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     pub(crate) fn start(stage: &Stage, web: &Service) -> Self {
-        let work = Work { parallel: 2, ask: Ask::within(PATIENCE), ..Work::default() };
+        Self::start_with(stage, web, Duration::ZERO)
+    }
+
+    /// The same with a pause after each connection, for where a port that a client had before must not be met again: see
+    /// [`Self::is_from_fresh_ports`].
+    pub(crate) fn start_slowly(stage: &Stage, web: &Service) -> Self {
+        Self::start_with(stage, web, BETWEEN_SLOW_ONES)
+    }
+
+    fn start_with(stage: &Stage, web: &Service, pause: Duration) -> Self {
+        let work = Work { parallel: 2, ask: Ask::within(PATIENCE), pause, ..Work::default() };
         let load = |from, to| Load::start(stage.place(from), to, &work).unwrap();
         let node_port = stage.place("b").at(Family::V6, web.node_port());
         let loads = [
