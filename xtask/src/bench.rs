@@ -6,6 +6,7 @@
 //! A benchmark is a bench target with `harness = false`: it prints its own table on standard output, progress on standard
 //! error, and takes `--json FILE`. A new one is a row in `BENCHES`.
 
+mod in_vm;
 mod page;
 
 use crate::cargo::{cargo, root};
@@ -27,6 +28,8 @@ struct Bench {
     files: &'static [(&'static str, &'static str)],
     /// What it prints.
     look: Look,
+    /// The programs that it needs in the VM, if that is where it measures.
+    in_vm: Option<&'static [&'static str]>,
 }
 
 const BENCHES: &[Bench] = &[
@@ -37,6 +40,7 @@ const BENCHES: &[Bench] = &[
         about: "cold sync, single changes and connections in a real kernel, beside a yardstick; needs root",
         files: &[("--json", "json"), ("--svg", "svg")],
         look: Look::Markdown,
+        in_vm: None,
     },
     Bench {
         name: "iptables",
@@ -45,6 +49,7 @@ const BENCHES: &[Bench] = &[
         about: "cold sync, single changes and comparisons with both iptables programs, beside upstream's habit; needs root",
         files: &[("--json", "json")],
         look: Look::Markdown,
+        in_vm: None,
     },
     Bench {
         name: "moments",
@@ -53,6 +58,7 @@ const BENCHES: &[Bench] = &[
         about: "start, restart, hand-over, and the repair of what others broke, in a real kernel; needs root",
         files: &[("--json", "json")],
         look: Look::Markdown,
+        in_vm: None,
     },
     Bench {
         name: "conntrack",
@@ -61,6 +67,7 @@ const BENCHES: &[Bench] = &[
         about: "forgetting stale flows among 100,000 others in a real kernel; needs root",
         files: &[("--json", "json")],
         look: Look::Markdown,
+        in_vm: None,
     },
     Bench {
         name: "userspace",
@@ -69,6 +76,16 @@ const BENCHES: &[Bench] = &[
         about: "connections carried in user space, beside HAProxy and nginx, which it loads where they are missing",
         files: &[("--json", "json")],
         look: Look::Markdown,
+        in_vm: None,
+    },
+    Bench {
+        name: "ipvs",
+        package: "portway",
+        target: "ipvs",
+        about: "cold load and single changes on the VM's kernel, beside ipset and ipvsadm, which it installs; needs root",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+        in_vm: Some(&["ipset", "ipvsadm", "ip", "iptables-legacy-restore"]),
     },
     Bench {
         name: "model",
@@ -77,11 +94,14 @@ const BENCHES: &[Bench] = &[
         about: "heap and time per change of the forwarding table, at 1,000 to 45,000 services",
         files: &[("--json", "json")],
         look: Look::Plain,
+        in_vm: None,
     },
 ];
 
 /// A run that is not whole belongs on the screen, not in the page.
 const NOT_FOR_THE_PAGE: &str = "--quick";
+/// Shows an earlier run.
+const AGAIN: &str = "--again";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (wanted, options) = match arguments.split_first() {
@@ -108,8 +128,8 @@ pub(crate) fn details() -> String {
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
          Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
-         iptables, moments, conntrack, userspace) measures less and leaves the page as it is; `--again FILE` (nftables, iptables)\n\
-         shows an earlier run's JSON.\n",
+         iptables, moments, conntrack, userspace, ipvs) measures less and leaves the page as it is; `--again FILE`\n\
+         (nftables, iptables, ipvs) shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )
 }
@@ -118,8 +138,10 @@ fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
     let Bench { package, target, .. } = bench;
     let is_for_the_page = !options.iter().any(|option| option == NOT_FOR_THE_PAGE);
     let files = if is_for_the_page { own_files(bench, options) } else { Vec::new() };
+    let figures = figures_of_the_vm(bench, options)?;
     let output = cargo(&["bench", "--quiet", "--package", package, "--bench", target, "--"])
         .args(options)
+        .args(figures)
         .args(files)
         .stderr(Stdio::inherit())
         .output()
@@ -130,6 +152,18 @@ fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
         page::put(bench.name, bench.look, &printed)?;
     }
     Ok(output.status.success())
+}
+
+/// The option that shows what was measured in the VM; nothing where nothing is measured there.
+fn figures_of_the_vm(bench: &Bench, options: &[String]) -> Result<Vec<String>> {
+    match bench.in_vm {
+        Some(programs) if !options.iter().any(|option| option == AGAIN) => {
+            let quick = options.iter().filter(|option| *option == NOT_FOR_THE_PAGE).cloned();
+            let file = in_vm::measure(bench.package, bench.target, programs, &quick.collect::<Vec<_>>())?;
+            Ok(vec![AGAIN.to_owned(), file.to_string_lossy().into_owned()])
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// The files of a benchmark in `docs/benchmarks/`, except those for which the user has named another.
@@ -147,7 +181,7 @@ fn own_files(bench: &Bench, options: &[String]) -> Vec<String> {
 
 /// Options that name a file. Cargo runs a benchmark in its package's folder, so a relative path would not lead where the
 /// user means.
-const NAMES_A_FILE: [&str; 3] = ["--json", "--svg", "--again"];
+const NAMES_A_FILE: [&str; 3] = ["--json", "--svg", AGAIN];
 
 fn absolute_paths(options: &[String], folder: &Path) -> Vec<String> {
     let absolute = |path: &str| folder.join(path).to_string_lossy().into_owned();

@@ -60,6 +60,13 @@ pub(crate) fn build_test(test: &str) -> Result<PathBuf> {
     build_with("test", &["--quiet", "--no-run", "--workspace", "--test", test], is_it)
 }
 
+/// Builds a benchmark of a package (optimised), as `cargo bench` does, and says where its program lies.
+pub(crate) fn build_bench(package: &str, bench: &str) -> Result<PathBuf> {
+    let is_it =
+        |path: &Path| path.file_stem().is_some_and(|name| is_test_program(&name.to_string_lossy(), bench));
+    build_with("bench", &["--quiet", "--no-run", "--package", package, "--bench", bench], is_it)
+}
+
 /// Whether a file's name is the test's, followed by cargo's hash.
 fn is_test_program(name: &str, test: &str) -> bool {
     let hash = name.strip_prefix(test).and_then(|rest| rest.strip_prefix('-'));

@@ -35,6 +35,11 @@ pub trait Dataplane {
     /// What a full sync would write, and then delete, in words. Nothing is written.
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError>;
 
+    /// What nobody asks for any more and goes with its last connection; `None` if there is nothing of the kind.
+    fn leaving(&mut self) -> Option<Leaving> {
+        None
+    }
+
     /// Has somebody taken everything away? A cheap look, for modes whose kernel does not tell of it.
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         Ok(false)
@@ -58,9 +63,22 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
         (**self).differences(desired)
     }
 
+    fn leaving(&mut self) -> Option<Leaving> {
+        (**self).leaving()
+    }
+
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         (**self).is_flushed()
     }
+}
+
+/// Real servers that nobody asks for any more, and that wait for their connections to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// So many; an endpoint counts at each place where it is dialled.
+    pub count: usize,
+    /// The first of them waits for so long.
+    pub longest: Duration,
 }
 
 /// What may be different from the last sync.
@@ -95,8 +113,10 @@ pub struct Synced {
     pub operations: usize,
     /// Whether everything was compared, and not only what was said to have changed.
     pub was_full: bool,
-    /// Come back with [`Dataplane::settle`] after this long.
+    /// Come back with [`Dataplane::settle`] after this long, before the next sync.
     pub settle_after: Option<Duration>,
+    /// Endpoints wait for their connections to end: come back with [`Dataplane::settle`] after this long. Syncs do not wait for it.
+    pub drain_after: Option<Duration>,
     /// Frontends of an earlier life that nobody asks for any more: they were found in the kernel, and went.
     pub left_behind: BTreeSet<Frontend>,
     /// What of others was replaced by ours, in words.

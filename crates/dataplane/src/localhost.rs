@@ -15,7 +15,7 @@ use std::time::Duration;
 use model::{Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId};
 
 use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
-use crate::{Dataplane, Scope, SyncError, Synced};
+use crate::{Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A mode, and its node ports on localhost.
 #[derive(Debug)]
@@ -138,6 +138,10 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         self.mode.differences(desired)
+    }
+
+    fn leaving(&mut self) -> Option<Leaving> {
+        self.mode.leaving()
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

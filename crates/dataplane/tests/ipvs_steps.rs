@@ -2,7 +2,8 @@
 //! sync, of the same process or of another, brings all to where it would be without the fault.
 //!
 //! There is no transaction, so some packets meet what is neither, and are counted by themselves: one that only one of the two tables
-//! serves may be refused in another way than the other table says; one that both serve may be hidden by the old route while it takes the
+//! serves may be refused in another way than the other table says; one whose virtual server gets another scheduler may be held back;
+//! one that both serve may be hidden by the old route while it takes the
 //! new one; and shares are those of the endpoints that are there.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
@@ -22,7 +23,7 @@ use ipvs_gate::{Gate, Gated};
 use kernel::xtables::{Simulated, Variant};
 use kernel::{host, ipset, ipvs, sysctl};
 use model::fate::Payload;
-use model::{ForwardingTable, Frontend, Packet, ServicePortId};
+use model::{Action, ForwardingTable, Frontend, Packet, Pool, ServicePortId};
 use twin::End;
 use world::World;
 
@@ -137,7 +138,10 @@ impl Story {
             }
             let pools = self.pools(probe);
             let is_known = |end: &End| matches!(end, End::At { endpoint, masqueraded: true } if pools.contains(endpoint));
-            if let Some(end) = found.keys().find(|end| !is_allowed(end, &allowed) && !is_known(end)) {
+            let is_held = |end: &End| *end == End::Dropped && self.is_rescheduled(probe);
+            if let Some(end) =
+                found.keys().find(|end| !is_allowed(end, &allowed) && !is_known(end) && !is_held(end))
+            {
                 return Err(format!("{probe:?} ends at {end:?} of {found:?}, which is none of {allowed:?}"));
             }
             early += 1;
@@ -150,15 +154,30 @@ impl Story {
     /// All endpoints that the packet's frontend has in either table, by whichever policy: where the policy changes, a packet may meet
     /// the other one, and is hidden then.
     fn pools(&self, packet: &Packet) -> BTreeSet<(IpAddr, u16)> {
-        let Payload::Transport { protocol, port } = packet.payload else { return BTreeSet::new() };
-        let (ip, family) = (packet.destination, model::Family::of(packet.destination));
-        let asked = [Frontend::Address { ip, protocol, port }, Frontend::NodePort { family, protocol, port }];
         let tables = [&self.before, &self.after].into_iter();
-        let routes = tables.flat_map(|table| asked.iter().filter_map(|frontend| table.route(frontend)));
-        let pools =
-            routes.flat_map(|(_, route)| [&route.inside, &route.outside]).filter_map(model::Action::pool);
+        let pools = tables.flat_map(|table| actions(table, packet)).filter_map(Action::pool);
         pools.flat_map(|pool| pool.endpoints().iter().map(|one| (one.address, one.port))).collect()
     }
+
+    /// Whether its virtual servers are to choose in another way: by weight, or no longer so. New connections are held back meanwhile.
+    fn is_rescheduled(&self, packet: &Packet) -> bool {
+        let is_uneven = |action: &Action| {
+            let endpoints = action.pool().map(Pool::endpoints).unwrap_or_default();
+            endpoints.iter().any(|one| one.slots != endpoints[0].slots)
+        };
+        let [before, after] = [&self.before, &self.after]
+            .map(|table| actions(table, packet).into_iter().map(is_uneven).collect::<Vec<bool>>());
+        before != after
+    }
+}
+
+/// What a table does with a packet's frontend: inside and outside.
+fn actions<'a>(table: &'a ForwardingTable, packet: &Packet) -> Vec<&'a Action> {
+    let Payload::Transport { protocol, port } = packet.payload else { return Vec::new() };
+    let (ip, family) = (packet.destination, model::Family::of(packet.destination));
+    let asked = [Frontend::Address { ip, protocol, port }, Frontend::NodePort { family, protocol, port }];
+    let routes = asked.iter().filter_map(|frontend| table.route(frontend));
+    routes.flat_map(|(_, route)| [&route.inside, &route.outside]).collect()
 }
 
 /// An endpoint of either table; hidden, unless one of them says that it is not. Refused, where one of them does not serve.

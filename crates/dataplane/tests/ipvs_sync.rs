@@ -8,9 +8,10 @@ mod userspace_services;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use dataplane::ipvs::{DUMMY, Doors as _, Ipvs, Options, Scheduler, SetId};
-use dataplane::{Dataplane, Scope, Synced};
+use dataplane::ipvs::{Bound, DUMMY, Doors as _, Ipvs, Options, Scheduler, SetId};
+use dataplane::{Dataplane, Leaving, Scope, Synced};
 use iptables_guides::{plain, service, slice, table};
 use ipvs_ends::{Clock, Mode, Twin, canonical, kernel, of_packet, programs, shown};
 use kernel::host::ChangeHost as _;
@@ -128,9 +129,11 @@ fn a_removed_endpoint_waits_for_its_connections_and_a_returning_one_gets_its_wei
     let (what, gone, ids) = (tcp("10.96.0.1:80"), at("10.244.0.2:8080"), [id("a", Protocol::Tcp)]);
     mode.sync(&two, Scope::Everything).unwrap();
     assert!(mode.doors().servers.set_connections(&what, gone, 1, 0));
-    assert!(changed(&mut mode, &one, &ids).settle_after.is_some());
+    assert!(changed(&mut mode, &one, &ids).drain_after.is_some());
     assert_eq!(weights(&mut mode, &what), [(at("10.244.0.1:8080"), 1), (gone, 0)]);
-    assert!(mode.settle().unwrap().settle_after.is_some(), "it has a connection");
+    clock.pass(7);
+    assert!(mode.settle().unwrap().drain_after.is_some(), "it has a connection");
+    assert_eq!(mode.leaving(), Some(Leaving { count: 1, longest: Duration::from_secs(7) }));
     assert_eq!(weights(&mut mode, &what).len(), 2);
     // It comes back, and goes again.
     changed(&mut mode, &two, &ids);
@@ -138,12 +141,13 @@ fn a_removed_endpoint_waits_for_its_connections_and_a_returning_one_gets_its_wei
     changed(&mut mode, &one, &ids);
     // Another process finds it, and leaves it in peace.
     let mut second = again(&mut mode, Options::default(), &clock);
-    assert!(second.sync(&one, Scope::Everything).unwrap().settle_after.is_some());
-    assert_eq!(second.sync(&one, Scope::Everything).unwrap(), Synced { was_full: true, ..Synced::default() });
+    assert!(second.sync(&one, Scope::Everything).unwrap().drain_after.is_some());
+    assert_eq!(second.sync(&one, Scope::Everything).unwrap().operations, 0);
     clock.pass(10);
-    assert!(second.settle().unwrap().settle_after.is_some());
+    assert!(second.settle().unwrap().drain_after.is_some());
     second.doors().servers.set_connections(&what, gone, 0, 0);
-    assert_eq!(second.settle().unwrap().settle_after, None);
+    assert_eq!(second.settle().unwrap().drain_after, None);
+    assert_eq!(second.leaving(), None);
     assert_eq!(weights(&mut second, &what), [(at("10.244.0.1:8080"), 1)]);
 }
 
@@ -156,7 +160,7 @@ fn no_endpoint_waits_longer_than_the_operator_allows() {
     mode.doors().servers.set_connections(&what, at("10.244.0.2:8080"), 1, 1);
     changed(&mut mode, &of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), &[id("a", Protocol::Tcp)]);
     clock.pass(Options::default().drain_limit.as_secs());
-    assert_eq!(mode.settle().unwrap().settle_after, None);
+    assert_eq!(mode.settle().unwrap().drain_after, None);
     assert_eq!(weights(&mut mode, &what).len(), 1);
 }
 
@@ -173,7 +177,7 @@ fn endpoints_of_udp_and_of_dh_go_at_once() {
         };
         mode.sync(&service(&["10.244.0.1", "10.244.0.2"]), Scope::Everything).unwrap();
         let ids = [id("a", Protocol::parse(protocol).unwrap())];
-        assert_eq!(changed(&mut mode, &service(&["10.244.0.1"]), &ids).settle_after, None, "{protocol}");
+        assert_eq!(changed(&mut mode, &service(&["10.244.0.1"]), &ids).drain_after, None, "{protocol}");
         let servers = mode.doors().servers().virtual_servers().unwrap();
         assert!(servers.iter().all(|one| weights(&mut mode, &one.what).len() == 1), "{protocol}");
     }
@@ -304,6 +308,25 @@ fn upstreams_are_taken_over_and_its_stale_ones_go() {
 }
 
 #[test]
+fn a_node_port_of_upstreams_has_a_protocol() {
+    let mut twin = kernel();
+    of_upstream(&mut twin);
+    let name = SetName::new("KUBE-NODE-PORT-SCTP-HASH").unwrap();
+    let entry = Entry::IpPort(ip("192.168.0.1"), Number::SCTP, 32_222);
+    let kind = Kind::IpPort(kernel::ipset::Family::V4);
+    let create = [SetRequest::Create(Set::new(name.clone(), kind)), SetRequest::Add(name, entry)];
+    assert!(twin.sets.run(&create).unwrap().is_empty());
+    let theirs = What::Address(at("192.168.0.1:32222"), Number::SCTP);
+    let strangers = What::Address(at("192.168.0.1:31111"), Number::UDP);
+    let add = [theirs, strangers].map(|what| Request::Add(VirtualServer::new(what, "rr")));
+    assert!(twin.servers.run(&add).unwrap().is_empty());
+    let mut mode = with(&twin, Options::default(), &Clock::default());
+    mode.sync(&of(&[]), Scope::Everything).unwrap();
+    assert_eq!(server(&mut mode, &theirs), None);
+    assert!(server(&mut mode, &strangers).is_some(), "the set has TCP ports");
+}
+
+#[test]
 fn what_the_operator_excludes_is_left_alone() {
     let mut twin = kernel();
     of_upstream(&mut twin);
@@ -336,6 +359,52 @@ fn addresses_may_be_bound_to_another_interface_which_stays_as_it_was() {
     second.sync(&table, Scope::Everything).unwrap();
     second.cleanup().unwrap();
     assert_eq!(second.doors().host.addresses, before);
+}
+
+#[test]
+fn addresses_move_with_the_interface_and_those_of_the_host_stay() {
+    let mut twin = kernel();
+    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    twin.host.add("lo", ip("10.96.0.1"), 32);
+    let options = |interface: &str| Options { interface: interface.to_owned(), ..Options::default() };
+    let clock = Clock::default();
+    let table = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]);
+    let links = |mode: &mut Mode| {
+        let all = mode.doors().host().addresses().unwrap();
+        let of_service = all.into_iter().filter(|address| address.ip == ip("10.96.0.1"));
+        of_service.map(|address| address.link_name).collect::<BTreeSet<_>>()
+    };
+    let mut mode = with(&twin, options(DUMMY), &clock);
+    mode.sync(&table, Scope::Everything).unwrap();
+    let mut second = again(&mut mode, options("eth0"), &clock);
+    let leaving = format!("delete address 10.96.0.1 from {DUMMY}");
+    assert!(second.differences(&table).unwrap().contains(&leaving));
+    second.sync(&table, Scope::AllThatIsKnown).unwrap();
+    assert_eq!(links(&mut second), BTreeSet::from(["eth0", DUMMY, "lo"].map(str::to_owned)));
+    second.sync(&table, Scope::Everything).unwrap();
+    assert_eq!(links(&mut second), BTreeSet::from(["eth0", "lo"].map(str::to_owned)));
+    assert_eq!(second.sync(&table, Scope::Everything).unwrap().operations, 0);
+    // A cleanup need not be told which interface it was.
+    let mut third = again(&mut second, Options::default(), &clock);
+    third.cleanup().unwrap();
+    assert_eq!(links(&mut third), BTreeSet::from(["lo".to_owned()]));
+    assert!(third.doors().sets().sets().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_bound_is_known_to_any_process_and_is_not_the_hosts_own() {
+    let mut twin = kernel();
+    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    twin.host.add("eth0", ip("192.168.0.2"), 32);
+    let options = Options { interface: "eth0".to_owned(), ..Options::default() };
+    let mut mode = with(&twin, options, &Clock::default());
+    mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), Scope::Everything).unwrap();
+    let bound = Bound::read(mode.doors().sets()).unwrap();
+    let all = mode.doors().host().addresses().unwrap();
+    let own: Vec<IpAddr> = all.iter().filter(|one| !bound.has(one)).map(|one| one.ip).collect();
+    assert_eq!(own, [ip("192.168.0.1"), ip("192.168.0.2")]);
+    mode.cleanup().unwrap();
+    assert_eq!(Bound::read(mode.doors().sets()).unwrap(), Bound::default());
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::path::Path;
 
+use dataplane::ipvs::Bound;
 use kernel::host::{Address, Scope};
+use kernel::ipset;
 use model::facts::Node;
 
 /// This machine's addresses.
@@ -40,12 +43,35 @@ pub(crate) fn node(name: &str) -> Option<Node> {
 
 /// Addresses that the IPVS mode, ours or upstream's, gave this host for Services are none of its own.
 fn read_addresses() -> Option<BTreeSet<Address>> {
+    // Addresses first: the record of one comes before it, so one that is bound meanwhile is not taken for the host's own. One that goes
+    // meanwhile may be, and its going is heard.
     let mut addresses = kernel::host::addresses()
         .inspect_err(|error| tracing::debug!(%error, "the addresses of this host are unknown"))
         .ok()?;
-    addresses.retain(|address| address.link_name != dataplane::ipvs::DUMMY);
+    let bound = bound()?;
+    addresses.retain(|address| !bound.has(address));
     Some(addresses)
 }
+
+/// What the IPVS mode gave this host. Without IPVS it gave nothing, and asking would load modules. `None` when the kernel does not
+/// tell; who may not ask sees what it can see.
+pub(crate) fn bound() -> Option<Bound> {
+    if !Path::new(HAS_IPVS).exists() {
+        return Some(Bound::default());
+    }
+    let read = ipset::Netlink::open().and_then(|mut sets| Bound::read(&mut sets));
+    match read {
+        Ok(bound) => Some(bound),
+        Err(ipset::Error::NotPermitted | ipset::Error::Missing) => Some(Bound::default()),
+        Err(error) => {
+            tracing::debug!(%error, "which addresses of this host are Services' is unknown");
+            None
+        }
+    }
+}
+
+/// The kernel lists virtual servers here, wherever there is IPVS; of this thread's network namespace.
+const HAS_IPVS: &str = "/proc/thread-self/net/ip_vs";
 
 fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {
     let addresses = in_order(addresses, &links_of_default_routes());

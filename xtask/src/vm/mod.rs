@@ -68,14 +68,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             return Ok(ExitCode::from(crate::USAGE));
         }
     };
-    let order = Order { folder: std::env::current_dir()?, command, variables: script::inherited(), limit };
-    let ended = set_up::get(&target_dir()?)
-        .and_then(|kernel| machine::run(&kernel, &order, Stdio::inherit()))
-        .unwrap_or_else(Ended::NoVm);
+    let ended = carry_out(command, limit, Stdio::inherit())?;
     if let Some(problem) = ended.problem(limit) {
         eprintln!("cargo xtask vm: {problem}");
     }
     Ok(ExitCode::from(exit_code(&ended)))
+}
+
+/// Boots, runs a command in the current folder, and switches off. The VM ends with the thread that calls this.
+pub(crate) fn carry_out(command: Vec<String>, limit: Duration, output: Stdio) -> Result<Ended> {
+    let order = Order { folder: std::env::current_dir()?, command, variables: script::inherited(), limit };
+    Ok(set_up::get(&target_dir()?)
+        .and_then(|kernel| machine::run(&kernel, &order, output))
+        .unwrap_or_else(Ended::NoVm))
 }
 
 fn exit_code(ended: &Ended) -> u8 {

@@ -12,16 +12,28 @@ use crate::cargo::{build_test, root, target_dir};
 use crate::libtest;
 use crate::step::Step;
 use crate::summary::{Summary, TestRun};
+use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-/// Tests of one test program.
+/// Tests of one test program: their names, or with `::` at the end the module that holds them.
 struct Smoke {
     package: &'static str,
     program: &'static str,
     tests: &'static [&'static str],
+}
+
+/// One test of the list.
+#[derive(Debug)]
+struct Test {
+    package: &'static str,
+    program: &'static str,
+    /// Where the program lies.
+    built: PathBuf,
+    name: String,
 }
 
 const SMOKE: &[Smoke] = &[
@@ -38,8 +50,9 @@ const SMOKE: &[Smoke] = &[
             "needs_root::nftables::root_endpoints_come_and_go_without_a_failed_connection",
             "needs_vm::nftables::root_a_restart_disturbs_nobody",
             "needs_root::nftables::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
+            "needs_vm::ipvs::",
             // Last: once the kernel has SCTP of its own, it answers the hand-made packets of the others.
-            "needs_vm::nftables::root_real_sctp_sockets_reach_their_endpoint",
+            "needs_vm::sctp::",
         ],
     },
     Smoke {
@@ -63,6 +76,19 @@ const SMOKE: &[Smoke] = &[
         tests: &["needs_vm::root_ipvs_stands_between_the_tables_where_the_twin_has_it"],
     },
     Smoke {
+        package: "portway",
+        program: "run",
+        tests: &[
+            "needs_vm::root_ipvs_writes_what_the_documents_list_and_neither_restart_nor_kill_takes_it_away",
+            "needs_vm::root_ipvs_drift_is_repaired_and_counted",
+            "needs_vm::root_ipvs_cleanup_gives_settings_back_and_leaves_what_is_not_ours",
+            "needs_vm::root_ipvs_on_another_interface_the_hosts_own_address_stays_its_own",
+            "needs_vm::root_ipvs_what_another_mode_leaves_of_it_is_told_and_goes_when_somebody_says_so",
+            "needs_vm::drain::root_ipvs_what_drains_is_told_found_again_after_a_restart_and_goes_when_its_time_is_over",
+            "needs_vm::upstream::root_ipvs_takes_over_from_upstream_and_leaves_what_is_neithers",
+        ],
+    },
+    Smoke {
         package: "dataplane",
         program: "ipvs_real",
         tests: &[
@@ -75,8 +101,8 @@ const SMOKE: &[Smoke] = &[
 /// The VM takes ten times as long as the machine for these; `PORTWAY_PATIENCE` is for when the machine is busy, too.
 const VARIABLES: [(&str, &str); 2] = [("PORTWAY_CONNECTIONS", "500"), ("PORTWAY_PATIENCE", "3")];
 /// One test that hangs does not take the others with it.
-const TEST_LIMIT_S: u64 = 240;
-const LIMIT: Duration = Duration::from_secs(1200);
+const TEST_LIMIT_S: u64 = 400;
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Runs the list, and adds each test to the summary.
 pub(crate) fn run(number: usize, total: usize, summary: &mut Summary) {
@@ -84,9 +110,8 @@ pub(crate) fn run(number: usize, total: usize, summary: &mut Summary) {
     step.announce();
     let ran = target_dir().map_err(|e| format!("{e:#}")).and_then(|target| boot(&target, summary));
     if let Err(why) = ran {
-        let tests: usize = SMOKE.iter().map(|smoke| smoke.tests.len()).sum();
         println!("  skipped: {why}");
-        summary.skipped(format!("another kernel ({tests} tests)"), why);
+        summary.skipped(format!("another kernel (tests of {} programs)", SMOKE.len()), why);
     }
     step.finish();
 }
@@ -94,8 +119,9 @@ pub(crate) fn run(number: usize, total: usize, summary: &mut Summary) {
 /// The error says why there is no VM.
 fn boot(target: &Path, summary: &mut Summary) -> Result<(), String> {
     let kernel = set_up::get(target)?;
-    let Some(script) = script(summary) else { return Ok(()) };
-    println!("  {} in a VM, in one boot", kernel.release);
+    let Some(tests) = tests(summary) else { return Ok(()) };
+    let script = script(&tests);
+    println!("  {}: {} tests in a VM, in one boot", kernel.release, tests.len());
     let path = target.join("xtask/another-kernel.log");
     let log = File::create(&path).map_err(|e| format!("{} cannot be made: {e}", path.display()))?;
     let order = Order {
@@ -114,40 +140,68 @@ fn boot(target: &Path, summary: &mut Summary) -> Result<(), String> {
         println!("{}", output.trim_end());
         ended.problem(LIMIT).into_iter().for_each(|problem| println!("{problem}"));
     }
-    take_in(&output, &kernel, summary);
+    take_in(&output, &tests, &kernel, summary);
     Ok(())
 }
 
-/// Builds the test programs; what the VM's shell does with them.
-fn script(summary: &mut Summary) -> Option<String> {
+/// Builds the test programs and asks each for its tests.
+fn tests(summary: &mut Summary) -> Option<Vec<Test>> {
+    let mut tests = Vec::new();
+    for smoke in SMOKE {
+        let found = build_test(smoke.program).and_then(|built| Ok((names(smoke, &listed(&built)?)?, built)));
+        let found = found.map_err(|error| summary.failed("another kernel", format!("{error:#}")));
+        let (names, built) = found.ok()?;
+        let Smoke { package, program, .. } = *smoke;
+        tests.extend(names.into_iter().map(|name| Test { package, program, built: built.clone(), name }));
+    }
+    Some(tests)
+}
+
+/// What a test program says that it holds.
+fn listed(built: &Path) -> Result<String> {
+    let output = Command::new(built).args(["--list", "--format", "terse"]).output();
+    let output = output.with_context(|| format!("{} cannot be started", built.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The tests of one program, by name; a module without tests is a mistake.
+fn names(smoke: &Smoke, listed: &str) -> Result<Vec<String>> {
+    let all: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let mut names = Vec::new();
+    for wanted in smoke.tests {
+        let before = names.len();
+        names.extend(all.iter().filter(|name| is_wanted(name, wanted)).map(|name| (*name).to_owned()));
+        ensure!(names.len() > before, "{} has no test `{wanted}`", smoke.program);
+    }
+    Ok(names)
+}
+
+fn is_wanted(name: &str, wanted: &str) -> bool {
+    name == wanted || wanted.ends_with("::") && name.starts_with(wanted)
+}
+
+/// What the VM's shell does: each test in a process of its own.
+fn script(tests: &[Test]) -> String {
     let mut text = format!(
         "code=0\ntry() {{ timeout -k 5 {TEST_LIMIT_S} \"$1\" --exact \"$2\" --show-output --format pretty --color never || code=1; }}\n"
     );
-    for Smoke { package, program, tests } in SMOKE {
-        let built =
-            build_test(program).map_err(|error| summary.failed("another kernel", format!("{error:#}")));
-        let (built, folder) = (built.ok()?, root().join("crates").join(package));
+    for Test { package, built, name, .. } in tests {
+        let folder = root().join("crates").join(package);
         let _ = writeln!(text, "cd {} || exit 125", quoted(&folder.to_string_lossy()));
-        for test in *tests {
-            let _ = writeln!(text, "try {} {}", quoted(&built.to_string_lossy()), quoted(test));
-        }
+        let _ = writeln!(text, "try {} {}", quoted(&built.to_string_lossy()), quoted(name));
     }
     text.push_str("exit $code\n");
-    Some(text)
+    text
 }
 
 /// Every test of the list has an outcome: one that says nothing has failed.
-fn take_in(output: &str, kernel: &Kernel, summary: &mut Summary) {
+fn take_in(output: &str, tests: &[Test], kernel: &Kernel, summary: &mut Summary) {
     let runs = libtest::read(output);
-    for Smoke { program, tests, .. } in SMOKE {
-        for test in *tests {
-            let name = format!("vm {}: {program} {test}", kernel.version());
-            match runs.iter().find(|run| run.name == *test) {
-                Some(run) => summary.test(&on(kernel, name, run)),
-                None => {
-                    summary.failed(name, "it has no outcome: it hung, or there is no such test; see above");
-                }
-            }
+    for Test { program, name, .. } in tests {
+        let shown = format!("vm {}: {program} {name}", kernel.version());
+        match runs.iter().find(|run| run.name == *name) {
+            Some(run) => summary.test(&on(kernel, shown, run)),
+            None => summary.failed(shown, "it has no outcome: it hung; see above"),
         }
     }
 }
@@ -166,14 +220,31 @@ mod tests {
         Kernel { folder: "/k".into(), image: "/k/i".into(), release: "6.12.9+deb13".to_owned() }
     }
 
+    fn test(name: &str) -> Test {
+        Test { package: "portway", program: "packets", built: "/t".into(), name: name.to_owned() }
+    }
+
     #[test]
     fn a_test_without_an_outcome_has_failed() {
-        let tests: Vec<&str> = SMOKE.iter().flat_map(|smoke| smoke.tests).copied().collect();
         let mut summary = Summary::default();
-        take_in(&format!("\ntest {} ... ok\n\ntest result: ok.", tests[0]), &kernel(), &mut summary);
+        let tests = [test("m::one"), test("m::two")];
+        take_in("\ntest m::one ... ok\n\ntest result: ok.", &tests, &kernel(), &mut summary);
         let text = summary.to_string();
-        assert!(text.ends_with(&format!("1 passed, {} failed, 0 skipped", tests.len() - 1)), "{text}");
-        assert!(text.contains(&format!("vm 6.12: packets {}: it has no outcome", tests[1])), "{text}");
+        assert!(text.ends_with("1 passed, 1 failed, 0 skipped"), "{text}");
+        assert!(text.contains("vm 6.12: packets m::two: it has no outcome"), "{text}");
+    }
+
+    #[test]
+    fn a_module_stands_for_its_tests_and_what_is_not_there_is_a_mistake() {
+        let listed = "m::one: test\nm::two: test\nmore::three: test\n";
+        let smoke = |tests| Smoke { package: "portway", program: "packets", tests };
+        assert_eq!(
+            names(&smoke(&["more::three", "m::"]), listed).ok(),
+            Some(vec!["more::three".to_owned(), "m::one".to_owned(), "m::two".to_owned()])
+        );
+        for missing in [&["m::one", "m::three"][..], &["gone::"], &["m"]] {
+            assert!(names(&smoke(missing), listed).is_err(), "{missing:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Removes what is ours, and what upstream's IPVS mode left; nothing else.
 
-use kernel::ipset::{FoundSet, Request, SetName};
+use kernel::ipset::{self, FoundSet, Ipsets, Request, SetName};
 use kernel::ipvs;
 use model::Family;
 
@@ -10,7 +10,7 @@ use super::items::Item;
 use super::names::{self, SetId};
 use super::observed;
 use super::steps::Step;
-use super::{DUMMY, Options, settings, write};
+use super::{DUMMY, Options, settings, timeouts, write};
 use crate::SyncError;
 
 /// Addresses first, so that packets go elsewhere; then virtual servers. Rules must be gone before sets can go.
@@ -23,6 +23,9 @@ pub(super) fn servers(
     let addresses =
         found.items.iter().filter_map(|item| if let Item::Address(ip) = item { Some(*ip) } else { None });
     write::step(doors, &options.interface, &Step::DeleteAddresses(addresses.collect()))?;
+    for (interface, ip) in &found.strays {
+        write::step(doors, interface, &Step::DeleteAddresses(vec![*ip]))?;
+    }
     let whats = found
         .items
         .iter()
@@ -39,17 +42,20 @@ pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     let found = doors.sets().sets()?;
     let ours = Family::ALL.into_iter().flat_map(|family| SetId::ALL.map(|set| set.name(family)));
     let is_there = |name: &SetName| found.iter().any(|set| set.name == name.as_str());
-    let requests: Vec<Request> = ours.filter(is_there).map(Request::Destroy).collect();
+    let records = found.iter().filter_map(|set| names::interface_of(&set.name)).filter_map(names::on);
+    let ours = ours.filter(is_there).chain(records.map(|record| record.name));
+    let requests: Vec<Request> = ours.map(Request::Destroy).collect();
     if !requests.is_empty() {
         refused(doors.sets().run(&requests)?)?;
     }
-    of_upstream(doors)?;
+    remove_upstreams_sets(doors.sets())?;
+    timeouts::restore(doors)?;
     settings::restore(doors)
 }
 
 /// Destroys the sets of upstream's IPVS mode that no rule uses any more. Says which.
-pub(super) fn of_upstream(doors: &mut dyn Doors) -> Result<Vec<String>, SyncError> {
-    let found = doors.sets().sets()?;
+pub fn remove_upstreams_sets(sets: &mut dyn Ipsets) -> ipset::Result<Vec<String>> {
+    let found = sets.sets()?;
     let is_unused = |set: &&FoundSet| names::is_of_upstream(&set.name) && set.references == 0;
     let gone: Vec<SetName> =
         found.iter().filter(is_unused).filter_map(|set| SetName::new(&set.name)).collect();
@@ -57,7 +63,7 @@ pub(super) fn of_upstream(doors: &mut dyn Doors) -> Result<Vec<String>, SyncErro
         return Ok(Vec::new());
     }
     let requests: Vec<Request> = gone.iter().cloned().map(Request::Destroy).collect();
-    doors.sets().run(&requests)?;
+    sets.run(&requests)?;
     Ok(gone.iter().map(|name| format!("set {name} of upstream's IPVS mode")).collect())
 }
 

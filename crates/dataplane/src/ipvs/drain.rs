@@ -49,6 +49,11 @@ impl Drain {
         self.since.keys().copied().collect()
     }
 
+    /// For how long the first of them has waited; `None` if there is none.
+    pub fn longest(&self, now: Duration) -> Option<Duration> {
+        self.since.values().min().map(|since| now.saturating_sub(*since))
+    }
+
     /// Those that may go: with no connection, or after this long whatever they have. `connections` says how many each has; one
     /// that is not in it is gone already.
     pub fn due(
@@ -88,6 +93,7 @@ mod tests {
         let mut drain = Drain::default();
         drain.begin(Duration::ZERO, [server(1)]);
         drain.begin(Duration::from_secs(100), [server(1), server(2)]);
+        assert_eq!(drain.longest(Duration::from_secs(130)), Some(Duration::from_secs(130)));
         assert_eq!(due(&drain, 100, [1, 1]), []);
         assert_eq!(due(&drain, 100, [1, 0]), [server(2)]);
         assert_eq!(due(&drain, 600, [1, 1]), [server(1)]);

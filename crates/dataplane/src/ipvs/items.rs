@@ -119,6 +119,11 @@ impl Items {
         self.counts.keys().cloned().collect()
     }
 
+    /// Whether anybody needs this.
+    pub(super) fn has(&self, item: &Item) -> bool {
+        self.counts.contains_key(item)
+    }
+
     /// The service ports that have something.
     pub(super) fn owners(&self) -> impl Iterator<Item = &ServicePortId> {
         self.of.keys().flatten()

@@ -16,13 +16,15 @@
 //! | `steps` | in which order things come and go |
 //! | `marks` | numbers of virtual servers by mark |
 //! | `drain` | real servers that wait for their connections to end |
-//! | `settings` | settings of the kernel |
+//! | `settings`, `timeouts` | settings of the kernel |
+//! | `bound` | which addresses of this host are Services' |
 //! | `doors`, `write` | the doors, and carrying out steps |
 //! | `sync`, `cleanup` | the mode itself |
 //! | `error` | what can go wrong |
 //!
 //! Absent on purpose: any program of IPVS, sets or links; loading modules; and a clock of its own.
 
+mod bound;
 mod cleanup;
 mod doors;
 mod drain;
@@ -37,15 +39,19 @@ mod scheduler;
 mod settings;
 mod steps;
 mod sync;
+mod timeouts;
 mod wanted;
 mod write;
 
 use std::time::Duration;
 
+pub use bound::Bound;
+pub use cleanup::remove_upstreams_sets;
 pub use doors::{Doors, Kernel};
 pub use drain::Drain;
 pub use error::Error;
 pub use items::{Delta, Item, Place};
+use kernel::ipvs::Timeouts;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::net::IpNet;
 use model::{NodePortAddress, Promises};
@@ -72,6 +78,8 @@ pub struct Options {
     pub drain_limit: Duration,
     /// This host answers ARP for the addresses of Services on no interface but their own.
     pub strict_arp: bool,
+    /// For how long IPVS remembers a connection on which nothing happens; 0 leaves the kernel's.
+    pub timeouts: Timeouts,
     /// The mark bit that says: hide the source of this connection.
     pub masquerade_mark: u32,
     /// Where node ports answer when nobody says so.
@@ -86,6 +94,7 @@ impl Default for Options {
             excluded: Vec::new(),
             drain_limit: Duration::from_secs(15 * 60),
             strict_arp: false,
+            timeouts: Timeouts::default(),
             masquerade_mark: 0x4000,
             default_node_port_addresses: NodePortAddress::All,
         }

@@ -2,6 +2,7 @@
 //! them, so that a switch from one to the other leaves no moment without service.
 
 use kernel::ipset::{self, Kind, Set, SetName};
+use kernel::ipvs::Protocol;
 use kernel::xtables::ChainName;
 use model::Family;
 
@@ -41,20 +42,21 @@ pub(super) const MARKS: u32 = 0x0100_0000;
 /// So many numbers there are.
 pub(super) const MARKS_MAX: u16 = 0x4000;
 
-/// Upstream's sets of node ports: with them its virtual servers on addresses of this host are known.
-pub(super) const OF_UPSTREAM: [&str; 8] = [
-    "KUBE-NODE-PORT-TCP",
-    "KUBE-NODE-PORT-UDP",
-    "KUBE-NODE-PORT-LOCAL-TCP",
-    "KUBE-NODE-PORT-LOCAL-UDP",
-    "KUBE-6-NODE-PORT-TCP",
-    "KUBE-6-NODE-PORT-UDP",
-    "KUBE-6-NODE-PORT-LOCAL-TCP",
-    "KUBE-6-NODE-PORT-LOCAL-UDP",
+/// Upstream's sets of node ports, and the protocol of each: with them its virtual servers on addresses of this host are known. Sets
+/// of SCTP say their protocol themselves, but for those before 1.15.
+const NODE_PORTS_OF_UPSTREAM: [(&str, Protocol); 8] = [
+    ("NODE-PORT-TCP", Protocol::TCP),
+    ("NODE-PORT-LOCAL-TCP", Protocol::TCP),
+    ("NODE-PORT-UDP", Protocol::UDP),
+    ("NODE-PORT-LOCAL-UDP", Protocol::UDP),
+    ("NODE-PORT-SCTP", Protocol::SCTP),
+    ("NODE-PORT-LOCAL-SCTP", Protocol::SCTP),
+    ("NODE-PORT-SCTP-HASH", Protocol::SCTP),
+    ("NODE-PORT-LOCAL-SCTP-HASH", Protocol::SCTP),
 ];
 
-/// All of upstream's sets, without what their names begin with: `KUBE-`, or `KUBE-6-`. Names end after 31 letters.
-const SETS_OF_UPSTREAM: [&str; 17] = [
+/// All of upstream's other sets, of any version. Names begin with `KUBE-`, or `KUBE-6-`, and end after 31 letters.
+const SETS_OF_UPSTREAM: [&str; 12] = [
     "LOOP-BACK",
     "CLUSTER-IP",
     "EXTERNAL-IP",
@@ -64,23 +66,26 @@ const SETS_OF_UPSTREAM: [&str; 17] = [
     "LOAD-BALANCER-FW",
     "LOAD-BALANCER-SOURCE-CIDR",
     "LOAD-BALANCER-SOURCE-IP",
-    "NODE-PORT-TCP",
-    "NODE-PORT-UDP",
-    "NODE-PORT-LOCAL-TCP",
-    "NODE-PORT-LOCAL-UDP",
+    "LOAD-BALANCER-MASQ",
     "HEALTH-CHECK-NODE-PORT",
     "IPVS-IPS",
-    "NODE-PORT-SCTP-HASH",
-    "NODE-PORT-LOCAL-SCTP-HASH",
 ];
 
 /// Is a set of this name upstream's?
 pub(super) fn is_of_upstream(name: &str) -> bool {
-    SETS_OF_UPSTREAM.iter().any(|word| {
-        ["KUBE-", "KUBE-6-"].iter().any(|prefix| {
-            let whole = format!("{prefix}{word}");
-            whole.get(..SetName::BYTES_MAX).unwrap_or(&whole) == name
-        })
+    SETS_OF_UPSTREAM.iter().any(|word| is_upstreams(name, word)) || node_ports_of_upstream(name).is_some()
+}
+
+/// The protocol of the node ports in a set of this name, if it is upstream's.
+pub(super) fn node_ports_of_upstream(name: &str) -> Option<Protocol> {
+    let found = NODE_PORTS_OF_UPSTREAM.iter().find(|(word, _)| is_upstreams(name, word));
+    found.map(|(_, protocol)| *protocol)
+}
+
+fn is_upstreams(name: &str, word: &str) -> bool {
+    ["KUBE-", "KUBE-6-"].iter().any(|prefix| {
+        let whole = format!("{prefix}{word}");
+        whole.get(..SetName::BYTES_MAX).unwrap_or(&whole) == name
     })
 }
 
@@ -174,6 +179,24 @@ pub(super) fn former() -> Set {
     Set::new(set_name("PORTWAY-FORMER"), Kind::Port)
 }
 
+/// What timeouts of IPVS were before we changed them.
+pub(super) fn former_timeouts() -> Set {
+    Set::new(set_name("PORTWAY-FORMER-TIMEOUTS"), Kind::Port)
+}
+
+/// How the records of interfaces begin: their names say on which interface the addresses of [`SetId::Bound`] are. They are empty.
+const ON: &str = "PORTWAY-ON-";
+
+/// The record of an interface; `None` if no set can be called so.
+pub(super) fn on(interface: &str) -> Option<Set> {
+    SetName::new(&format!("{ON}{interface}")).map(|name| Set::new(name, Kind::Port))
+}
+
+/// The interface of which a set of this name is the record.
+pub(super) fn interface_of(set: &str) -> Option<&str> {
+    set.strip_prefix(ON)
+}
+
 /// How the names of a family's sets begin, as upstream tells them apart.
 fn prefix(family: Family) -> &'static str {
     match family {
@@ -197,4 +220,34 @@ pub(super) fn family_of_set(family: Family) -> ipset::Family {
 /// A chain of ours.
 pub(super) fn chain(text: &str) -> ChainName {
     name(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_upstream_are_known_by_their_whole_names() {
+        for (name, is_theirs, protocol) in [
+            ("KUBE-CLUSTER-IP", true, None),
+            ("KUBE-6-LOAD-BALANCER-SOURCE-CID", true, None),
+            ("KUBE-NODE-PORT-UDP", true, Some(Protocol::UDP)),
+            ("KUBE-NODE-PORT-LOCAL-SCTP-HASH", true, Some(Protocol::SCTP)),
+            ("KUBE-6-NODE-PORT-LOCAL-SCTP-HAS", true, Some(Protocol::SCTP)),
+            ("KUBE-NODE-PORT-SCTP", true, Some(Protocol::SCTP)),
+            ("KUBE-CLUSTER-IPS", false, None),
+            ("KUBE-MINE", false, None),
+            ("CLUSTER-IP", false, None),
+        ] {
+            assert_eq!((is_of_upstream(name), node_ports_of_upstream(name)), (is_theirs, protocol), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_record_of_an_interface_says_its_name() {
+        let record = on("flannel.1").unwrap();
+        assert_eq!(interface_of(record.name.as_str()), Some("flannel.1"));
+        assert_eq!(interface_of(SetId::Bound.name(Family::V4).as_str()), None);
+        assert_eq!(on("two words"), None);
+    }
 }

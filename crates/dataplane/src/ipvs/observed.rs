@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use kernel::ipset::{Entry, FoundSet, SetName};
-use kernel::ipvs::{Forwarding, VirtualServer, What};
+use kernel::ipvs::{Forwarding, Protocol, VirtualServer, What};
 use kernel::xtables::{FoundRule, FoundTable, Is, Match, Rule, Table, Target, Xtables};
 use model::Family;
 use model::net::IpNet;
@@ -32,6 +32,10 @@ pub(super) struct Observed {
     pub(super) has_interface: bool,
     /// Real servers of weight 0 that nobody asks for.
     pub(super) draining: Draining,
+    /// Interfaces of which there is a record.
+    pub(super) interfaces: BTreeSet<String>,
+    /// Addresses that an earlier life gave another interface, with its name.
+    pub(super) strays: BTreeSet<(String, IpAddr)>,
     /// Every address of this host.
     own: BTreeSet<IpAddr>,
 }
@@ -43,7 +47,10 @@ pub(super) fn read(
     options: &Options,
     desired: &BTreeSet<Item>,
 ) -> Result<Observed, SyncError> {
-    let mut observed = Observed { sets: doors.sets().sets()?, ..Observed::default() };
+    let sets = doors.sets().sets()?;
+    let interfaces =
+        sets.iter().filter_map(|set| names::interface_of(&set.name)).map(str::to_owned).collect();
+    let mut observed = Observed { sets, interfaces, ..Observed::default() };
     for family in families {
         read_sets(doors, *family, &mut observed)?;
     }
@@ -87,6 +94,8 @@ fn read_addresses(
         let is_fit = is_single && families.contains(&family);
         if is_ours && is_fit && address.link_name == options.interface {
             observed.items.insert(Item::Address(ip));
+        } else if is_bound && is_fit && observed.interfaces.contains(&address.link_name) {
+            observed.strays.insert((address.link_name, ip));
         }
     }
     Ok(())
@@ -94,23 +103,20 @@ fn read_addresses(
 
 /// What tells upstream's virtual servers.
 struct Upstream {
-    node_ports: BTreeSet<u16>,
+    node_ports: BTreeSet<(Protocol, u16)>,
 }
 
 impl Upstream {
     fn read(doors: &mut dyn Doors, options: &Options, observed: &Observed) -> Result<Self, SyncError> {
         let mut node_ports = BTreeSet::new();
-        let is_theirs = |set: &&FoundSet| names::OF_UPSTREAM.contains(&set.name.as_str());
-        for set in observed.sets.iter().filter(is_theirs).filter(|_| options.interface == DUMMY) {
+        for set in observed.sets.iter().filter(|_| options.interface == DUMMY) {
+            let Some(protocol) = names::node_ports_of_upstream(&set.name) else { continue };
             let Some(name) = SetName::new(&set.name) else { continue };
             let entries = doors.sets().entries(&name)?.unwrap_or_default();
-            node_ports.extend(
-                entries.iter().filter_map(
-                    |entry| {
-                        if let Entry::Port(port) = entry { Some(*port) } else { None }
-                    },
-                ),
-            );
+            node_ports.extend(entries.iter().filter_map(|entry| match entry {
+                Entry::Port(port) | Entry::IpPort(_, _, port) => Some((protocol, *port)),
+                _ => None,
+            }));
         }
         Ok(Self { node_ports })
     }
@@ -131,7 +137,7 @@ fn is_ours(
             let place = Place { ip: at.ip(), protocol, port: at.port() };
             let record = Item::Entry(Family::of(place.ip), SetId::Servers, place.entry());
             let is_theirs = observed.items.contains(&Item::Address(place.ip)) && options.interface == DUMMY
-                || observed.own.contains(&place.ip) && upstream.node_ports.contains(&place.port);
+                || observed.own.contains(&place.ip) && upstream.node_ports.contains(&(protocol, place.port));
             !is_excluded(place.ip, options) && (observed.items.contains(&record) || is_theirs)
         }
         What::Mark(mark, family) => {

@@ -44,9 +44,10 @@ fn wanted(release: &str, strict_arp: bool) -> BTreeMap<usize, u16> {
 
 /// Brings settings to what they should be. Returns how many were written.
 pub(super) fn apply(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, SyncError> {
+    let given_back = give_back(doors, strict_arp)?;
     let different = differences(doors.settings(), strict_arp)?;
     if different.is_empty() {
-        return Ok(0);
+        return Ok(given_back);
     }
     let set = names::former();
     let known: BTreeSet<u16> = former(doors.sets())?.into_keys().collect();
@@ -61,13 +62,36 @@ pub(super) fn apply(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, Sy
     for (number, _, value) in &different {
         doors.settings().write(ALL[*number], &value.to_string())?;
     }
-    Ok(different.len())
+    Ok(given_back + different.len())
+}
+
+/// Gives back what an earlier life changed and nobody asks for any more. Returns how many were written.
+fn give_back(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, SyncError> {
+    let unwanted = unwanted(doors, strict_arp)?;
+    for (number, value) in &unwanted {
+        doors.settings().write(ALL[usize::from(*number)], &value.to_string())?;
+        let entry = Entry::Port(number * VALUES + value);
+        refused(doors.sets().run(&[Request::Delete(names::former().name, entry)])?)?;
+    }
+    Ok(unwanted.len())
+}
+
+/// What was changed and is not wanted, with what it was.
+fn unwanted(doors: &mut dyn Doors, strict_arp: bool) -> Result<BTreeMap<u16, u16>, SyncError> {
+    let release = doors.settings().read(RELEASE)?.unwrap_or_default();
+    let wanted = wanted(&release, strict_arp);
+    let mut former = former(doors.sets())?;
+    former
+        .retain(|number, _| usize::from(*number) < ALL.len() && !wanted.contains_key(&usize::from(*number)));
+    Ok(former)
 }
 
 /// What is not as it should be, in words.
-pub(super) fn lines(settings: &mut dyn Sysctls, strict_arp: bool) -> Result<Vec<String>, SyncError> {
-    let different = differences(settings, strict_arp)?.into_iter();
-    Ok(different.map(|(number, _, value)| format!("set {} to {value}", ALL[number])).collect())
+pub(super) fn lines(doors: &mut dyn Doors, strict_arp: bool) -> Result<Vec<String>, SyncError> {
+    let back = unwanted(doors, strict_arp)?.into_iter().map(|(number, value)| (usize::from(number), value));
+    let different =
+        differences(doors.settings(), strict_arp)?.into_iter().map(|(number, _, value)| (number, value));
+    Ok(different.chain(back).map(|(number, value)| format!("set {} to {value}", ALL[number])).collect())
 }
 
 /// Gives back what there was before.
@@ -156,6 +180,21 @@ mod tests {
             assert_eq!(twin.settings, before, "{release}");
             assert!(twin.sets.sets().unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn a_setting_that_nobody_asks_for_any_more_is_given_back() {
+        let before = settings("6.12.0");
+        let mut twin = kernel(before.clone());
+        apply(&mut twin, true).unwrap();
+        assert_eq!(lines(&mut twin, false).unwrap().len(), 2);
+        assert_eq!(apply(&mut twin, false).unwrap(), 2);
+        let of = |twin: &Twin, number: usize| twin.settings.values[ALL[number]].clone();
+        assert_eq!((of(&twin, 5), of(&twin, 6)), ("0".to_owned(), "0".to_owned()));
+        assert_eq!(of(&twin, 0), "1");
+        assert_eq!(lines(&mut twin, false).unwrap(), Vec::<String>::new());
+        restore(&mut twin).unwrap();
+        assert_eq!(twin.settings, before);
     }
 
     #[test]

@@ -6,16 +6,18 @@
 //! virtual servers, which refuse while they are empty; then what hides sources; then real servers; addresses last. Frontends whose
 //! outside has endpoints of its own are told apart by rules and a set, which change between the real servers by mark and the
 //! others. What goes, goes in the opposite order. An address that was an endpoint's, or becomes one, is this host's only while no real
-//! server is there. Where a source is hidden by the old route or by the new one, it is hidden
+//! server is there. A virtual server that gets another scheduler has none for a moment, and would refuse: new connections to it are held
+//! back meanwhile. Where a source is hidden by the old route or by the new one, it is hidden
 //! between them, too: then answers find their way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use kernel::ipset;
-use kernel::ipvs::{RealServer, Request, What};
+use kernel::ipvs::{RealServer, Request, VirtualServer, What};
+use model::Family;
 
-use super::items::{Delta, Item};
+use super::items::{Delta, Item, Place};
 use super::names::SetId;
 
 /// What is asked of one door at once.
@@ -48,17 +50,21 @@ pub struct Plan {
 }
 
 /// What must be done. `draining` have weight 0 already; `drains` says of which virtual servers real servers are drained, and not
-/// removed at once.
-pub fn plan(delta: &Delta, draining: &Draining, drains: &dyn Fn(&What) -> bool) -> Plan {
+/// removed at once; `places` are those at which a virtual server is dialled.
+pub fn plan(
+    delta: &Delta,
+    draining: &Draining,
+    drains: &dyn Fn(&What) -> bool,
+    places: &dyn Fn(&What) -> Vec<Place>,
+) -> Plan {
     let real = Real::of(delta, draining, drains);
     let by_mark = |request: &Request| matches!(whose(request), Some(What::Mark(..)));
     let (mark_added, added) = real.added.into_iter().partition(by_mark);
     let entries = |sets: &[SetId]| Step::Sets(adds(delta, sets));
     let without = |sets: &[SetId]| Step::Sets(deletes(delta, sets));
-    let steps = vec![
-        Step::DeleteAddresses(addresses(&delta.removed)),
-        entries(&RECORDS),
-        Step::Servers(servers(delta)),
+    let mut steps = vec![Step::DeleteAddresses(addresses(&delta.removed)), entries(&RECORDS)];
+    steps.extend(changes(delta, places));
+    steps.extend([
         entries(&CLASSES),
         Step::Servers(mark_added),
         Step::Servers(real.emptied),
@@ -73,7 +79,7 @@ pub fn plan(delta: &Delta, draining: &Draining, drains: &dyn Fn(&What) -> bool) 
         without(&OTHER_CLASSES),
         Step::Servers(gone(delta)),
         without(&RECORDS),
-    ];
+    ]);
     Plan { steps, drained: real.drained, returned: real.returned }
 }
 
@@ -151,6 +157,41 @@ fn servers(delta: &Delta) -> Vec<Request> {
     delta.added.iter().filter_map(request).collect()
 }
 
+/// Virtual servers that come, or become others. One that gets another scheduler refuses while the kernel exchanges it, so those who dial
+/// it are held back meanwhile: each by itself, since every exchange takes a while.
+fn changes(delta: &Delta, places: &dyn Fn(&What) -> Vec<Place>) -> Vec<Step> {
+    let rescheduled = rescheduled(delta);
+    let is_held = |request: &Request| whose(request).is_some_and(|what| rescheduled.contains(&what));
+    let (exchanged, others) = servers(delta).into_iter().partition::<Vec<_>, _>(is_held);
+    let mut steps = vec![Step::Servers(others)];
+    for request in exchanged {
+        let places = whose(&request).map(|what| places(&what)).unwrap_or_default();
+        let held: Vec<_> = places.into_iter().filter_map(|place| hold(place, delta)).collect();
+        let sets = |ask: fn(ipset::SetName, ipset::Entry) -> ipset::Request| {
+            Step::Sets(held.iter().map(|(set, entry)| ask(set.clone(), *entry)).collect())
+        };
+        steps.extend([sets(ipset::Request::Add), Step::Servers(vec![request]), sets(ipset::Request::Delete)]);
+    }
+    steps
+}
+
+/// Virtual servers that choose in another way than before.
+fn rescheduled(delta: &Delta) -> BTreeSet<What> {
+    let schedulers = |items| servers_of(items).map(|server| (server.what, &server.scheduler));
+    let before: BTreeMap<What, &String> = schedulers(&delta.removed).collect();
+    let is_other = |(what, scheduler): &(What, &String)| before.get(what).is_some_and(|was| was != scheduler);
+    schedulers(&delta.added).filter(is_other).map(|(what, _)| what).collect()
+}
+
+/// Who dials this place hears nothing for a moment, and a second later tries again. Where somebody else has a say in whether it is
+/// silent, it stays as it is.
+fn hold(at: Place, delta: &Delta) -> Option<(ipset::SetName, ipset::Entry)> {
+    let family = Family::of(at.ip);
+    let entry = Item::Entry(family, SetId::Drop, at.entry());
+    let changes = delta.removed.contains(&entry) || delta.added.contains(&entry);
+    (!changes).then(|| (SetId::Drop.name(family), at.entry()))
+}
+
 /// Virtual servers that go.
 fn gone(delta: &Delta) -> Vec<Request> {
     let after: BTreeSet<What> = whats(&delta.added).collect();
@@ -158,7 +199,11 @@ fn gone(delta: &Delta) -> Vec<Request> {
 }
 
 fn whats(items: &BTreeSet<Item>) -> impl Iterator<Item = What> + '_ {
-    items.iter().filter_map(|item| if let Item::Server(server) = item { Some(server.what) } else { None })
+    servers_of(items).map(|server| server.what)
+}
+
+fn servers_of(items: &BTreeSet<Item>) -> impl Iterator<Item = &VirtualServer> {
+    items.iter().filter_map(|item| if let Item::Server(server) = item { Some(server) } else { None })
 }
 
 fn whose(request: &Request) -> Option<What> {

@@ -13,18 +13,19 @@ use model::{Family, ForwardingTable, Frontend, ServicePortId};
 use super::doors::Doors;
 use super::drain::Drain;
 use super::items::{Delta, Item, Place};
+use super::names::{SetId, family_of_set};
 use super::observed::{self, Observed};
 use super::render::rules::Rules;
 use super::scheduler::Scheduler;
 use super::steps::{Draining, Plan, Step, plan};
 use super::wanted::Wanted;
 use super::write::{self, Trouble};
-use super::{Error, Options, cleanup, keep, settings};
+use super::{Error, Options, cleanup, keep, names, settings, timeouts};
 use crate::chains::{Families, family_of};
-use crate::{Dataplane, Scope, SyncError, Synced};
+use crate::{Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// Real servers that are left by their connections are looked at this often.
-const SETTLE_AFTER: Duration = Duration::from_secs(5);
+const DRAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The IPVS mode, behind the doors of an iptables program and of the kernel: the real ones or their twins.
 pub struct Ipvs<X, D> {
@@ -146,16 +147,14 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         let (delta, observed) = self.compare(desired, self.keeps_leftovers)?;
         self.node = Some(desired.node().clone());
         synced.operations += write::prepare(&mut self.doors, &self.families, &self.options, &observed)?;
-        if !observed.draining.is_subset(&self.drain.servers()) {
-            synced.settle_after = Some(SETTLE_AFTER);
-        }
         self.drain.only(&observed.draining);
-        self.drain.begin((self.clock)(), observed.draining);
+        self.drain.begin((self.clock)(), observed.draining.clone());
         let scope = if self.keeps_leftovers { Scope::AllThatIsKnown } else { Scope::Everything };
         let trouble = self.write(desired, &delta, scope, synced)?;
         if !self.keeps_leftovers {
             synced.left_behind.extend(delta.removed.iter().filter_map(|item| left_behind(item, desired)));
-            synced.replaced.extend(cleanup::of_upstream(&mut self.doors)?);
+            synced.operations += write::leave_others(&mut self.doors, &self.options, &observed)?;
+            synced.replaced.extend(cleanup::remove_upstreams_sets(self.doors.sets())?);
         }
         Ok(trouble)
     }
@@ -198,9 +197,6 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
                 trouble.extend(write::step(&mut self.doors, &self.options.interface, step)?);
             }
         }
-        if !plan.drained.is_empty() {
-            synced.settle_after = Some(SETTLE_AFTER);
-        }
         self.drain.end(&plan.returned);
         self.drain.begin((self.clock)(), plan.drained);
         let gone: BTreeSet<What> = write::deleted(&plan.steps).collect();
@@ -212,7 +208,30 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         let scheduler = |what: &What| self.wanted.items.server(what).map(|server| server.scheduler.as_str());
         let drains =
             |what: &What| write::has_connections(what) && scheduler(what).is_none_or(Scheduler::passes_over);
-        plan(delta, &self.drain.servers(), &drains)
+        plan(delta, &self.drain.servers(), &drains, &|what| self.places(what))
+    }
+
+    /// Where a virtual server is dialled, but for places that are silent anyway.
+    fn places(&self, what: &What) -> Vec<Place> {
+        let items = &self.wanted.items;
+        let places = match *what {
+            What::Address(at, protocol) => vec![Place { ip: at.ip(), protocol, port: at.port() }],
+            What::Mark(mark, family) => {
+                let is_of = |place: &Place| family_of_set(Family::of(place.ip)) == family;
+                items
+                    .outside()
+                    .filter(|(place, its)| *its == mark && is_of(place))
+                    .map(|(place, _)| place)
+                    .collect()
+            }
+        };
+        let is_silent =
+            |place: &Place| items.has(&Item::Entry(Family::of(place.ip), SetId::Drop, place.entry()));
+        places.into_iter().filter(|place| !is_silent(place)).collect()
+    }
+
+    fn drain_after(&self) -> Option<Duration> {
+        (!self.drain.servers().is_empty()).then_some(DRAIN_AFTER)
     }
 
     /// Removes real servers that all connections have left.
@@ -233,7 +252,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         synced.operations += requests.len();
         write::step(&mut self.doors, &self.options.interface, &Step::Servers(requests))?;
         self.drain.end(&due);
-        synced.settle_after = (!self.drain.servers().is_empty()).then_some(SETTLE_AFTER);
+        synced.drain_after = self.drain_after();
         Ok(())
     }
 }
@@ -252,6 +271,7 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
         let mut synced = Synced::default();
         // After an error nothing is known.
         self.try_sync(desired, scope, &mut synced).inspect_err(|_| self.node = None)?;
+        synced.drain_after = self.drain_after();
         synced.refused.extend(self.wanted.withheld.clone());
         synced.warned.extend(self.wanted.warned.clone());
         Ok(synced)
@@ -274,9 +294,10 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         let (delta, observed) = self.compare(desired, false)?;
         self.node = None;
-        let mut lines = settings::lines(self.doors.settings(), self.options.strict_arp)?;
-        let missing = write::missing_sets(&self.families, &observed);
-        lines.extend(missing.iter().map(|(set, family)| format!("create set {}", set.name(*family))));
+        let mut lines = settings::lines(&mut self.doors, self.options.strict_arp)?;
+        lines.extend(timeouts::lines(self.doors.servers(), self.options.timeouts)?);
+        let missing = write::missing_sets(&self.families, &self.options, &observed);
+        lines.extend(missing.iter().map(|set| format!("create set {}", set.name)));
         if !observed.has_interface {
             lines.push(format!("make interface {}", self.options.interface));
         }
@@ -286,7 +307,17 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
                 lines.extend(self.rules.differences(desired)?);
             }
         }
+        for interface in observed.interfaces.iter().filter(|name| **name != self.options.interface) {
+            let addresses = write::strays(&observed, interface).collect();
+            lines.extend(Step::DeleteAddresses(addresses).lines(interface));
+            lines.extend(names::on(interface).map(|record| format!("destroy set {}", record.name)));
+        }
         Ok(lines)
+    }
+
+    fn leaving(&mut self) -> Option<Leaving> {
+        let longest = self.drain.longest((self.clock)())?;
+        Some(Leaving { count: self.drain.servers().len(), longest })
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

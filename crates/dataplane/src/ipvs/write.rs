@@ -1,5 +1,7 @@
 //! Carries out steps, and gathers what was refused.
 
+use std::net::IpAddr;
+
 use kernel::ipset::{self, Entry};
 use kernel::ipvs::{Protocol, Request, What};
 use kernel::{host, ipvs};
@@ -11,7 +13,7 @@ use super::items::Item;
 use super::names::SetId;
 use super::observed::Observed;
 use super::steps::Step;
-use super::{DUMMY, Options, settings};
+use super::{DUMMY, Options, names, settings, timeouts};
 use crate::SyncError;
 
 /// What was refused, and how the kernel said so.
@@ -28,10 +30,10 @@ pub(super) fn prepare(
     options: &Options,
     observed: &Observed,
 ) -> Result<usize, SyncError> {
-    let missing = missing_sets(families, observed);
-    let count = settings::apply(doors, options.strict_arp)? + missing.len();
-    let create = missing.into_iter().map(|(set, family)| ipset::Request::Create(set.set(family)));
-    refused(doors.sets().run(&create.collect::<Vec<_>>())?)?;
+    let missing = missing_sets(families, options, observed);
+    let count = settings::apply(doors, options.strict_arp)? + timeouts::apply(doors, options.timeouts)?;
+    let count = count + missing.len();
+    refused(doors.sets().run(&missing.into_iter().map(ipset::Request::Create).collect::<Vec<_>>())?)?;
     if observed.has_interface {
         return Ok(count);
     }
@@ -40,12 +42,32 @@ pub(super) fn prepare(
 }
 
 /// Sets that are not there.
-pub(super) fn missing_sets(families: &[Family], observed: &Observed) -> Vec<(SetId, Family)> {
-    let all = families.iter().flat_map(|family| SetId::ALL.map(|set| (set, *family)));
-    let is_missing = |(set, family): &(SetId, Family)| {
-        !observed.sets.iter().any(|found| found.name == set.name(*family).as_str())
-    };
-    all.filter(is_missing).collect()
+pub(super) fn missing_sets(families: &[Family], options: &Options, observed: &Observed) -> Vec<ipset::Set> {
+    let all = families.iter().flat_map(|family| SetId::ALL.map(|set| set.set(*family)));
+    let is_missing = |set: &ipset::Set| !observed.sets.iter().any(|found| found.name == set.name.as_str());
+    all.chain(names::on(&options.interface)).filter(is_missing).collect()
+}
+
+/// Takes back what an earlier life gave interfaces that are not used any more, and the records of them. Returns how much was written.
+pub(super) fn leave_others(
+    doors: &mut dyn Doors,
+    options: &Options,
+    observed: &Observed,
+) -> Result<usize, SyncError> {
+    let mut count = 0;
+    for interface in observed.interfaces.iter().filter(|name| **name != options.interface) {
+        let addresses: Vec<IpAddr> = strays(observed, interface).collect();
+        count += addresses.len() + 1;
+        step(doors, interface, &Step::DeleteAddresses(addresses))?;
+        let record = names::on(interface).map(|set| ipset::Request::Destroy(set.name));
+        refused(doors.sets().run(&record.into_iter().collect::<Vec<_>>())?)?;
+    }
+    Ok(count)
+}
+
+/// Our addresses on another interface than the one in use.
+pub(super) fn strays<'a>(observed: &'a Observed, interface: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+    observed.strays.iter().filter(move |(name, _)| name == interface).map(|(_, ip)| *ip)
 }
 
 /// The operator's own interface may be of any kind.

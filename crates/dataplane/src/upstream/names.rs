@@ -47,7 +47,7 @@ const USERSPACE: &[(Table, &str)] = &[
     (Table::Nat, "KUBE-NODEPORT-CONTAINER"),
     (Table::Nat, "KUBE-NODEPORT-HOST"),
 ];
-/// Those of upstream's IPVS mode that no other mode has.
+/// Those of upstream's IPVS mode that no other mode has. Its `KUBE-FIREWALL`, until 1.24, was in nat; kubelet's is in filter.
 const UPSTREAMS_IPVS: &[(Table, &str)] = &[
     (Table::Filter, "KUBE-NODE-PORT"),
     (Table::Filter, "KUBE-SOURCE-RANGES-FIREWALL"),
@@ -55,6 +55,7 @@ const UPSTREAMS_IPVS: &[(Table, &str)] = &[
     (Table::Filter, "KUBE-IPVS-OUT-FILTER"),
     (Table::Nat, "KUBE-NODE-PORT"),
     (Table::Nat, "KUBE-LOAD-BALANCER"),
+    (Table::Nat, "KUBE-FIREWALL"),
 ];
 /// Chains of one service port or endpoint, each leading to those behind it; all are in nat. `XLB` was `EXT` before 1.24. The last
 /// three are those of our userspace mode.
@@ -218,6 +219,8 @@ mod tests {
             (Table::Mangle, "KUBE-IPTABLES-HINT", false),
             (Table::Mangle, "KUBE-SERVICES", false),
             (Table::Nat, "KUBE-LOAD-BALANCER", true),
+            (Table::Nat, "KUBE-FIREWALL", true),
+            (Table::Nat, "KUBE-MARK-DROP", false),
             (Table::Filter, "KUBE-IPVS-FILTER", true),
             (Table::Mangle, "PORTWAY-OUTSIDE", true),
             (Table::Mangle, "KUBE-LOAD-BALANCER", false),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::split_fixed;
-use crate::netlink::{Attribute, Attributes, MessageWriter, Protocol, Result, Socket};
+use crate::netlink::{Attribute, Attributes, Errno, MessageWriter, Protocol, Result, Socket};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -42,6 +42,19 @@ pub(super) fn list(socket: &mut Socket) -> Result<BTreeSet<Link>> {
         if head.kind == RTM_NEWLINK { decode(body).map(Some) } else { Ok(None) }
     })?;
     Ok(found.into_iter().collect())
+}
+
+/// Asks for the link of this name alone; `None` if there is none. A host may have a link for each of its pods.
+pub(super) fn named(socket: &mut Socket, name: &str) -> Result<Option<Link>> {
+    let request = |message: &mut MessageWriter| {
+        message.raw(&[0; 16]);
+        message.text(IFLA_IFNAME, name);
+    };
+    match socket.ask("show a link", RTM_GETLINK, request, decode) {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.errno() == Some(Errno(libc::ENODEV)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message.

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::ThisMachine;
 use super::change::{ChangeError, ChangeHost, Unchanged};
-use super::link::{DUMMY, IFF_UP, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK};
-use super::{ThisMachine, links};
+use super::link::{DUMMY, IFF_UP, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
 use crate::netlink::{self, Errno, MessageWriter, Protocol, Refusal, Socket, flags};
 
 const RTM_DELLINK: u16 = 17;
@@ -53,13 +53,12 @@ impl ChangeHost for ThisMachine {
     }
 }
 
-fn find(name: &str) -> Result<Link> {
-    let found = links()?.into_iter().find(|link| link.name == name);
-    found.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
+fn find(socket: &mut Socket, name: &str) -> Result<Link> {
+    named(socket, name)?.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
 }
 
 fn our_dummy(name: &str) -> Result<Link> {
-    let link = find(name)?;
+    let link = find(&mut Socket::open(Protocol::Route)?, name)?;
     if link.is_dummy { Ok(link) } else { Err(ChangeError::NoDummy(name.to_owned())) }
 }
 
@@ -72,8 +71,9 @@ fn switch_on(link: &Link) -> Result<()> {
 
 /// Makes the same request for each address. A refusal by the number `done` says that it is so already.
 fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Result<Vec<Unchanged>> {
-    let (index, mut socket) = (find(link)?.index, Socket::open(Protocol::Route)?);
+    let mut socket = Socket::open(Protocol::Route)?;
     socket.expect_batches()?;
+    let index = find(&mut socket, link)?.index;
     let refusals = socket.run_all(addresses, |_| head, |m, ip| address(m, index, *ip))?;
     let mut unchanged = Vec::new();
     for (at, refusal) in refusals.into_iter().filter(|(_, refusal)| refusal.errno != Errno(done)) {

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use dataplane::Dataplane as _;
+use dataplane::ipvs;
 use dataplane::nftables::Nftables;
 use dataplane::upstream::{self, Problem};
 use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
 
 use super::args::Shared;
+use super::ipvs::ExcludedArgs;
+use super::mode::refuse_foreign_options;
 use super::render::nftables_options;
 use super::run::failure;
 use super::said::{Failure, Said};
@@ -39,17 +42,21 @@ pub(super) struct CleanupArgs {
     /// userspace have upstream's names, so they go only when they are asked for, and together
     #[arg(long, value_parser = Words::<Mode>::called("mode"))]
     mode: Option<Mode>,
+
+    #[command(flatten)]
+    excluded: ExcludedArgs,
 }
 
 /// Runs `portway cleanup`.
 pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> {
+    refuse_foreign_options(args.mode.unwrap_or(Mode::Nftables), &[(args.excluded.given(), &[Mode::Ipvs])])?;
     if !args.force {
         RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error))?;
     }
     let closed = Localnet::new(shared.run_dir()).close().map_err(|error| failure(&error))?;
     let said = match args.mode {
         Some(Mode::Iptables | Mode::Userspace) => iptables(),
-        Some(Mode::Ipvs) => ipvs(),
+        Some(Mode::Ipvs) => ipvs(&args.excluded),
         Some(Mode::Nftables) => nftables(),
         None => nftables().map(tell_others),
     }?;
@@ -83,8 +90,10 @@ fn iptables() -> Result<Said, Failure> {
 }
 
 /// Virtual servers, addresses, rules and sets; settings are as they were before.
-fn ipvs() -> Result<Said, Failure> {
-    let mut dataplane = open_ipvs(Mode::Ipvs, Program::Auto).map_err(|error| failure(&error))?.dataplane;
+fn ipvs(excluded: &ExcludedArgs) -> Result<Said, Failure> {
+    let options = ipvs::Options { excluded: excluded.ipvs_exclude_cidrs.clone(), ..ipvs::Options::default() };
+    let opened = open_ipvs(Program::Auto, options).map_err(|error| failure(&error))?;
+    let mut dataplane = opened.dataplane;
     dataplane.cleanup().map_err(|error| Failure::because(&error))?;
     Ok(Said { text: "Removed what the ipvs mode wrote.\n".to_owned(), ..Said::default() })
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use dataplane::relay::Simulated;
 
 use super::args::Shared;
-use super::mode::{ModeArgs, refuse_foreign_options};
+use super::mode::{ModeArgs, WITH_PROGRAM, if_given, refuse_foreign_options};
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
@@ -34,7 +34,8 @@ pub(super) struct DiffArgs {
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     let wish = args.mode.wish(shared)?;
-    refuse_foreign_options(wish.mode, args.iptables_program, false)?;
+    let program = if_given("--iptables-program", args.iptables_program.is_some());
+    refuse_foreign_options(wish.mode, &[(program, WITH_PROGRAM)])?;
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
     let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
     // Nothing is opened: ports that rules lead to are believed to be there.

@@ -20,6 +20,7 @@ mod diff;
 mod explain;
 mod format;
 mod get;
+mod ipvs;
 mod kube;
 mod logging;
 mod mode;

@@ -5,10 +5,11 @@
 use clap::{Args, ValueEnum as _};
 
 use super::args::Shared;
+use super::ipvs::IpvsArgs;
 use super::said::Failure;
 use super::values::Words;
 use crate::modes::{Mode, Program};
-use crate::run::{Status, Wish};
+use crate::run::{IpvsStatus, Status, Wish};
 use crate::socket;
 
 /// The options.
@@ -21,6 +22,9 @@ pub(super) struct ModeArgs {
     /// Mode iptables: as with the same option of `portway run`, node ports answer on 127.0.0.0/8 too
     #[arg(long)]
     iptables_localhost_nodeports: bool,
+
+    #[command(flatten)]
+    ipvs: IpvsArgs,
 }
 
 impl ModeArgs {
@@ -31,31 +35,38 @@ impl ModeArgs {
         let of_running = running.as_ref().and_then(|status| Mode::from_str(&status.mode, false).ok());
         let mode = self.mode.or(of_running).unwrap_or(Mode::Nftables);
         let running = running.filter(|_| of_running == Some(mode)).unwrap_or_default();
-        refuse_foreign_options(mode, None, self.iptables_localhost_nodeports)?;
+        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
+        refuse_foreign_options(mode, &[(localhost, &[Mode::Iptables]), (self.ipvs.given(), &[Mode::Ipvs])])?;
+        let ipvs = running.ipvs.as_ref().map(IpvsStatus::options).unwrap_or_default();
         Ok(Wish {
             mode,
             program: program(&running),
             localhost_node_ports: self.iptables_localhost_nodeports || running.localhost_node_ports,
+            ipvs: self.ipvs.over(ipvs),
         })
     }
 }
 
+/// An option that not every mode has: its name, if it was given, and the modes that have it.
+pub(super) type Own = (Option<&'static str>, &'static [Mode]);
+
+/// `name`, if it was given.
+pub(super) fn if_given(name: &'static str, is_given: bool) -> Option<&'static str> {
+    is_given.then_some(name)
+}
+
 /// Refuses options that mean nothing to a mode.
-pub(super) fn refuse_foreign_options(
-    mode: Mode,
-    program: Option<Program>,
-    localhost_node_ports: bool,
-) -> Result<(), Failure> {
-    let option = match mode {
-        Mode::Iptables => return Ok(()),
-        _ if localhost_node_ports => "--iptables-localhost-nodeports",
-        Mode::Nftables if program.is_some() => "--iptables-program",
-        _ => return Ok(()),
-    };
+pub(super) fn refuse_foreign_options(mode: Mode, given: &[Own]) -> Result<(), Failure> {
+    let foreign =
+        given.iter().find_map(|(option, of)| (*option).filter(|_| !of.contains(&mode)).zip(of.first()));
+    let Some((option, home)) = foreign else { return Ok(()) };
     Err(Failure::usage(format!(
-        "`{option}` means nothing in mode `{mode}`: leave it out, or add `--mode iptables`"
+        "`{option}` means nothing in mode `{mode}`: leave it out, or add `--mode {home}`"
     )))
 }
+
+/// The modes that use an iptables program.
+pub(super) const WITH_PROGRAM: &[Mode] = &[Mode::Iptables, Mode::Userspace, Mode::Ipvs];
 
 fn program(running: &Status) -> Program {
     match running.program.as_deref() {

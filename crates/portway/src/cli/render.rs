@@ -3,7 +3,7 @@
 //! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
-use dataplane::{iptables, ipvs, nftables, userspace};
+use dataplane::{iptables, nftables, userspace};
 use model::Family;
 
 use super::args::Shared;
@@ -13,7 +13,7 @@ use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
 use crate::picture::Picture;
-use crate::run::{Wish, iptables_options, ipvs_options};
+use crate::run::{Wish, iptables_options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
 }
 
 /// What a mode would write.
-fn rules(Wish { mode, localhost_node_ports, .. }: Wish, family: Family, picture: &Picture) -> String {
+fn rules(Wish { mode, localhost_node_ports, ipvs, .. }: Wish, family: Family, picture: &Picture) -> String {
     match mode {
         Mode::Nftables => nftables::render(picture.table(), &nftables_options(mode)),
         Mode::Iptables => {
@@ -71,7 +71,7 @@ fn rules(Wish { mode, localhost_node_ports, .. }: Wish, family: Family, picture:
             iptables::render(picture.table(), family, &options)
         }
         Mode::Userspace => userspace_rules(family, picture),
-        Mode::Ipvs => ipvs::render(picture.table(), family, &ipvs_options(mode)),
+        Mode::Ipvs => dataplane::ipvs::render(picture.table(), family, &ipvs),
     }
 }
 
@@ -88,19 +88,4 @@ fn userspace_rules(family: Family, picture: &Picture) -> String {
 /// What the mode promises, for the nftables dataplane.
 pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
     nftables::Options { promises: mode.promises(), ..nftables::Options::default() }
-}
-
-/// Refuses a mode that a running portway cannot use yet.
-pub(super) fn refuse_unoffered(mode: Mode, done: &str) -> Result<(), Failure> {
-    match mode {
-        Mode::Nftables | Mode::Iptables | Mode::Userspace => Ok(()),
-        Mode::Ipvs => Err(unoffered(mode, done)),
-    }
-}
-
-fn unoffered(mode: Mode, done: &str) -> Failure {
-    Failure::refused(format!(
-        "mode `{mode}` cannot be {done} yet: this release has no kernel side for it; use `--mode nftables`, and \
-         `portway get routes` shows what a mode would have to do"
-    ))
 }

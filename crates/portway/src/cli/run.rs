@@ -7,13 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
+use dataplane::ipvs;
 
 use super::args::Shared;
-use super::mode::refuse_foreign_options;
+use super::ipvs::IpvsArgs;
+use super::mode::{WITH_PROGRAM, if_given, refuse_foreign_options};
 use super::output::Output;
-use super::render::refuse_unoffered;
 use super::said::{Failure, Said};
-use super::values::{Sentence, Words};
+use super::values::{Sentence, Words, duration};
 use super::view::refusal;
 use crate::modes::{Mode, Program};
 use crate::run::{self, Arrival, End, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish};
@@ -74,6 +75,9 @@ pub(super) struct RunArgs {
     #[arg(long)]
     stand_by: bool,
 
+    #[command(flatten)]
+    ipvs: IpvsArgs,
+
     /// The process to which this one has just handed over
     #[arg(long, hide = true, requires = "stand_by")]
     successor: Option<u32>,
@@ -88,15 +92,21 @@ impl RunArgs {
         }
     }
 
+    fn refuse_foreign_options(&self) -> Result<(), Failure> {
+        let has_ports = self.proxy_port_range.as_ref().is_some_and(|ports| ports.0.is_some());
+        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
+        let given = [
+            (localhost, &[Mode::Iptables][..]),
+            (if_given("--iptables-program", self.iptables_program.is_some()), WITH_PROGRAM),
+            (if_given("--proxy-port-range", has_ports), &[Mode::Userspace]),
+            (self.ipvs.given(), &[Mode::Ipvs]),
+        ];
+        refuse_foreign_options(self.mode, &given)
+    }
+
     /// Ports of ours must not be taken for node ports.
     fn relay(&self, shared: &Shared) -> Result<RelaySettings, Failure> {
         let ports = self.proxy_port_range.as_ref().and_then(|ports| ports.0.clone());
-        if ports.is_some() && self.mode != Mode::Userspace {
-            return Err(Failure::usage(format!(
-                "`--proxy-port-range` means nothing in mode `{}`: leave it out, or add `--mode userspace`",
-                self.mode
-            )));
-        }
         let node_ports = shared.node_port_range();
         if let Some(ports) = &ports
             && ports.start() <= node_ports.end()
@@ -116,13 +126,13 @@ impl RunArgs {
 
 /// Runs `portway run`.
 pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Said, Failure> {
-    refuse_unoffered(args.mode, "run")?;
-    refuse_foreign_options(args.mode, args.iptables_program, args.iptables_localhost_nodeports)?;
+    args.refuse_foreign_options()?;
     let settings = Settings {
         wish: Wish {
             mode: args.mode,
             program: args.iptables_program.unwrap_or_default(),
             localhost_node_ports: args.iptables_localhost_nodeports,
+            ipvs: args.ipvs.over(ipvs::Options::default()),
         },
         relay: args.relay(shared)?,
         from: shared.sources()?,
@@ -191,28 +201,6 @@ fn proxy_ports(text: &str) -> Result<ProxyPorts, String> {
         .ok_or_else(|| format!("`{text}` is no range of ports: write it as `40000-40999` or `40000+999`"))
 }
 
-/// `500ms`, `30s`, `5m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        "" if number == "0" => Some(1),
-        _ => None,
-    };
-    let milliseconds =
-        number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-    milliseconds
-        .filter(|milliseconds| *milliseconds <= LONGEST)
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("`{text}` is no time: write it as `500ms`, `30s` or `5m`, at most a day"))
-}
-
-const LONGEST: u64 = 86_400_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,17 +214,6 @@ mod tests {
         assert_eq!((read(""), read("0")), (Ok(None), Ok(None)));
         for bad in ["40999-40000", "0-5", "65535+1", "a-b", "-", "70000"] {
             assert!(read(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
-        }
-    }
-
-    #[test]
-    fn times_have_a_unit() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(duration("0"), Ok(Duration::ZERO));
-        for bad in ["", "s", "30", "1.5s", "-1s", "99999999999999999999s", "5 s", "48h"] {
-            assert!(duration(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
         }
     }
 }

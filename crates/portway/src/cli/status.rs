@@ -9,7 +9,7 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
-use crate::run::{DriftStatus, RelayStatus, Status};
+use crate::run::{DriftStatus, IpvsStatus, RelayStatus, Status};
 use crate::socket;
 
 const EXAMPLES: &str = "\
@@ -62,6 +62,13 @@ fn show(status: &Status) -> String {
         ("Reports", reports(status)),
     ];
     lines.extend(status.relay.as_ref().map(|relay| ("Relay", carried(relay))));
+    if let Some(ipvs) = &status.ipvs {
+        lines.extend([
+            ("Scheduler", scheduler(ipvs)),
+            ("Addresses", addresses(ipvs)),
+            ("Draining", draining(ipvs)),
+        ]);
+    }
     let beside = &status.beside;
     lines.extend(beside.took_over.iter().map(|what| ("Took over", printable(what))));
     lines.extend(beside.stays.iter().map(|what| ("Stays", printable(what))));
@@ -88,6 +95,27 @@ fn show(status: &Status) -> String {
 
 fn carried(relay: &RelayStatus) -> String {
     format!("{} listeners; {}", relay.listeners, relay.carried)
+}
+
+fn scheduler(ipvs: &IpvsStatus) -> String {
+    let chosen = ipvs.scheduler.as_deref().map(printable);
+    chosen.unwrap_or_else(|| "rr, and wrr where weights differ".to_owned())
+}
+
+fn addresses(ipvs: &IpvsStatus) -> String {
+    let arp = if ipvs.strict_arp { ", strict ARP" } else { "" };
+    format!("on {}{arp}", printable(&ipvs.interface))
+}
+
+fn draining(ipvs: &IpvsStatus) -> String {
+    match (ipvs.draining, ipvs.longest_draining_seconds) {
+        (0, _) => "none".to_owned(),
+        (count, longest) => format!(
+            "{count} real servers wait for connections to end, the first since {} s; {} s at most",
+            longest.unwrap_or_default(),
+            ipvs.drain_limit_seconds
+        ),
+    }
 }
 
 fn mode(status: &Status) -> String {

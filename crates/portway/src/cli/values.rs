@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
@@ -113,6 +114,41 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// `500ms`, `30s`, `5m`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "" if number == "0" => Some(1),
+        _ => None,
+    };
+    let milliseconds =
+        number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    milliseconds
+        .filter(|milliseconds| *milliseconds <= LONGEST)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is no time: write it as `500ms`, `30s` or `5m`, at most a day"))
+}
+
+const LONGEST: u64 = 86_400_000;
+
+/// The name of an interface, as the kernel takes it, and a set that is called after it.
+pub(super) fn interface(text: &str) -> Result<String, String> {
+    let is_letter = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'"' | b':');
+    if (1..=15).contains(&text.len()) && text.bytes().all(is_letter) && !matches!(text, "." | "..") {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`{}` is no name of an interface: it has 1 to 15 letters, none of them a blank, a slash, a quote or a colon",
+            text.escape_default()
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +159,27 @@ mod tests {
         for bad in ["", "30000", "2-1", "0-5", "1-65536", "a-b"] {
             let message = port_range(bad).unwrap_err();
             assert!(message.starts_with(&format!("`{bad}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for bad in ["", "s", "30", "1.5s", "-1s", "99999999999999999999s", "5 s", "48h"] {
+            assert!(duration(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn interfaces_have_names_that_the_kernel_takes() {
+        for good in ["kube-ipvs0", "eth0.100", "flannel.1", "a", "fifteen-letters"] {
+            assert_eq!(interface(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "..", "sixteen-letters-", "a b", "a/b", "a:1"] {
+            assert!(interface(bad).unwrap_err().starts_with(&format!("`{bad}` is no name")), "{bad}");
         }
     }
 }

@@ -14,6 +14,7 @@ use model::net::IpNet;
 
 use super::StoreError;
 use super::options::{LOAD_BALANCER_CIDR, Options, SERVICE_CIDR, overlaps};
+use crate::host;
 
 /// The link on which the ipvs mode keeps service addresses: they are ours, and clash with nothing.
 const OUR_LINK: &str = "kube-ipvs0";
@@ -33,8 +34,11 @@ impl HostNetwork {
         let unreadable = |what: &str, error: &kernel::netlink::Error| {
             tracing::warn!(%error, "cannot list the {what} of this host: ranges are not compared with them");
         };
-        let addresses =
+        let mut addresses =
             kernel::host::addresses().inspect_err(|e| unreadable("addresses", e)).unwrap_or_default();
+        // Those of an interface that the operator named for the ipvs mode are ours, too. Its own link is left out with its routes.
+        let bound = host::bound().unwrap_or_default();
+        addresses.retain(|address| address.link_name == OUR_LINK || !bound.has(address));
         let routes = kernel::host::routes().inspect_err(|e| unreadable("routes", e)).unwrap_or_default();
         Self { addresses, routes }
     }

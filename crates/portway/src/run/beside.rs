@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::{flows, nftables, upstream};
+use dataplane::{flows, ipvs, nftables, upstream};
 use kernel::conntrack::Netlink;
-use kernel::nft;
+use kernel::host::{Link, links};
 use kernel::xtables::{Programs, Variant};
+use kernel::{ipset, nft};
 use model::flows::StaleFlows;
 
 use super::errands::{Done, Errand};
+use crate::host;
 use crate::modes::Mode;
 
 /// The doors that errands need, opened when they are.
@@ -60,8 +62,31 @@ impl Beside {
         let (again, stays): (Vec<_>, Vec<_>) =
             taken.problems.iter().partition(|problem| problem.retry_helps());
         done.removed.extend(taken.removed.iter().map(ToString::to_string));
+        if self.mode == Mode::Ipvs {
+            done.removed.extend(upstreams_sets()?);
+        } else {
+            done.stays.extend(virtual_servers());
+        }
         done.stays.extend(stays.iter().map(ToString::to_string));
         done.again = again.first().map(ToString::to_string);
         Ok(done)
     }
+}
+
+/// No rule uses them any more, now that upstream's chains are gone.
+fn upstreams_sets() -> Result<Vec<String>, String> {
+    let removed = ipset::Netlink::open().and_then(|mut sets| ipvs::remove_upstreams_sets(&mut sets));
+    removed.map_err(|error| error.to_string())
+}
+
+/// What the IPVS mode, ours or upstream's, left: connections that are open go through it, so it goes when somebody says so.
+fn virtual_servers() -> Option<String> {
+    let is_theirs = |link: &Link| link.name == ipvs::DUMMY && link.is_dummy;
+    let has_interface = links().is_ok_and(|links| links.iter().any(is_theirs));
+    let has_records = host::bound().is_some_and(|bound| bound != ipvs::Bound::default());
+    (has_interface || has_records).then(|| {
+        "virtual servers and addresses of the ipvs mode stay, upstream's or ours, because connections that are open go through them: when \
+         these have ended, `portway cleanup --mode ipvs --force` removes them"
+            .to_owned()
+    })
 }

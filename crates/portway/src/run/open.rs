@@ -10,6 +10,7 @@ use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
 use dataplane::relay::Relays;
 use dataplane::userspace::{self, Userspace};
+use kernel::host::{ChangeError, ChangeHost as _, ThisMachine, links};
 use kernel::nft::Monitor;
 use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables as _};
 
@@ -39,10 +40,13 @@ pub struct Opened {
     pub(super) program: Option<Variant>,
     /// Its doors.
     doors: Vec<Programs>,
+    /// The interface that it gives addresses of Services.
+    interface: Option<String>,
 }
 
 impl Opened {
-    /// Whether it can write, where only a write tells: a legacy table that nobody has used is not there to be looked into.
+    /// Whether it can write, where only a write tells: a legacy table that nobody has used is not there to be looked into, and the
+    /// module of dummy interfaces may be missing.
     pub(super) fn try_to_write(&mut self) -> Result<(), RunError> {
         for door in self.doors.iter_mut().filter(|door| door.variant() == Variant::Legacy) {
             match door.restore(NOTHING) {
@@ -51,12 +55,13 @@ impl Opened {
                 Ok(()) | Err(_) => {}
             }
         }
-        Ok(())
+        let tried = self.interface.as_deref().map_or(Ok(()), try_dummy);
+        tried.map_err(|error| RunError::Kernel(error.to_string()))
     }
 }
 
 /// What is to be opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wish {
     /// The mode.
     pub mode: Mode,
@@ -64,6 +69,8 @@ pub struct Wish {
     pub program: Program,
     /// iptables: node ports answer on 127.0.0.0/8 too, by `route_localnet`.
     pub localhost_node_ports: bool,
+    /// What the operator chose for the IPVS mode.
+    pub ipvs: ipvs::Options,
 }
 
 impl Wish {
@@ -79,12 +86,12 @@ impl Wish {
 
 /// Opens a mode, with node ports on localhost beside it. `relay` carries what the mode does not leave to the kernel.
 pub fn open<R: Relays + Clone + 'static>(wish: Wish, relay: R) -> Result<Opened, RunError> {
-    let Wish { mode, program, localhost_node_ports } = wish;
+    let Wish { mode, program, localhost_node_ports, ipvs } = wish;
     let opened = match mode {
         Mode::Nftables => open_nftables(mode)?,
         Mode::Iptables => open_iptables(mode, program, localhost_node_ports)?,
         Mode::Userspace => open_userspace(mode, program, relay.clone())?,
-        Mode::Ipvs => open_ipvs(mode, program)?,
+        Mode::Ipvs => open_ipvs(program, ipvs)?,
     };
     let families = if localhost_node_ports { vec![model::Family::V6] } else { model::Family::ALL.to_vec() };
     let default_node_port_addresses = mode.promises().default_node_port_addresses;
@@ -102,7 +109,7 @@ fn open_nftables(mode: Mode) -> Result<Opened, RunError> {
     let monitor = listen_to_others(&kernel);
     let options = nftables::Options { promises: mode.promises(), ..nftables::Options::default() };
     let dataplane = Box::new(Nftables::new(kernel, options));
-    Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new() })
+    Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new(), interface: None })
 }
 
 /// Without it, what others do is found by comparing.
@@ -119,27 +126,51 @@ fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Re
     }
     let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
     let dataplane = Box::new(Iptables::new(doors.clone(), options));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+    Ok(Opened {
+        dataplane,
+        monitor: None,
+        glance: Some(GLANCE),
+        program: Some(variant),
+        doors,
+        interface: None,
+    })
 }
 
 fn open_userspace(mode: Mode, program: Program, relay: impl Relays + 'static) -> Result<Opened, RunError> {
     let (variant, doors) = doors(mode, program)?;
     let dataplane = Box::new(Userspace::new(doors.clone(), relay, userspace_options(mode)));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+    Ok(Opened {
+        dataplane,
+        monitor: None,
+        glance: Some(GLANCE),
+        program: Some(variant),
+        doors,
+        interface: None,
+    })
 }
 
 /// The IPVS mode, with virtual servers, sets, addresses and settings of this machine.
-pub fn open_ipvs(mode: Mode, program: Program) -> Result<Opened, RunError> {
-    let (variant, doors) = doors(mode, program)?;
+pub fn open_ipvs(program: Program, options: ipvs::Options) -> Result<Opened, RunError> {
+    // First what a kernel may lack: whoever has no IPVS need not install a program before being told.
     let kernel = ipvs::Kernel {
         servers: kernel::ipvs::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
         sets: kernel::ipset::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
-        host: kernel::host::ThisMachine,
+        host: ThisMachine,
         settings: kernel::sysctl::ThisMachine,
     };
-    let began = Instant::now();
-    let dataplane = Box::new(Ipvs::new(doors.clone(), kernel, ipvs_options(mode), move || began.elapsed()));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors })
+    let (variant, doors) = doors(Mode::Ipvs, program)?;
+    let (began, interface) = (Instant::now(), Some(options.interface.clone()));
+    let dataplane = Box::new(Ipvs::new(doors.clone(), kernel, options, move || began.elapsed()));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors, interface })
+}
+
+/// Only a kernel that makes a dummy has what that takes. One that was not there before is not there after.
+fn try_dummy(name: &str) -> Result<(), ChangeError> {
+    if links()?.iter().any(|link| link.name == name) {
+        return Ok(());
+    }
+    ThisMachine.make_dummy(name)?;
+    ThisMachine.delete_dummy(name)
 }
 
 /// The programs that write, one for each family that this host has.
@@ -174,12 +205,6 @@ fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunEr
         }
     }
     Ok((variant, doors))
-}
-
-/// What the mode promises, for the IPVS dataplane.
-pub fn ipvs_options(mode: Mode) -> ipvs::Options {
-    let default_node_port_addresses = mode.promises().default_node_port_addresses;
-    ipvs::Options { default_node_port_addresses, ..ipvs::Options::default() }
 }
 
 /// What the mode promises, for the userspace dataplane.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane::{Dataplane, Synced};
+use dataplane::{Dataplane, Synced, ipvs};
 use kernel::host::Watch;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
@@ -22,6 +22,7 @@ use super::effect::{Answer, Effect};
 use super::errands::Errand;
 use super::event::{Event, Now};
 use super::handover::{Arrival, Door, Locks, Successor};
+use super::ipvs::IpvsStatus;
 use super::localnet::Localnet;
 use super::log::log;
 use super::open::{Opened, Wish, open};
@@ -31,6 +32,7 @@ use super::{RunError, feeds};
 use crate::embedded::{self, Embedded};
 use crate::host::HostFacts;
 use crate::manifests::Source;
+use crate::modes::Mode;
 use crate::picture::Picture;
 use crate::socket::Server;
 
@@ -75,7 +77,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
     let carrier = Carrier::start(&settings.relay)?;
-    let mut opened = open(settings.wish, carrier.relay())?;
+    let mut opened = open(settings.wish.clone(), carrier.relay())?;
     opened.try_to_write()?;
     let source = Source::open(&settings.from)?;
     let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
@@ -108,6 +110,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         state,
         dataplane,
         localnet,
+        ipvs: (mode == Mode::Ipvs).then(|| settings.wish.ipvs.clone()),
         beside,
         carrier: carrier.clone(),
         predecessors: inheritance.lines,
@@ -220,6 +223,8 @@ struct Shell {
     dataplane: Box<dyn Dataplane>,
     /// Where node ports on 127.0.0.0/8 are wanted.
     localnet: Option<Localnet>,
+    /// What was chosen, in the IPVS mode.
+    ipvs: Option<ipvs::Options>,
     beside: Beside,
     carrier: Carrier,
     /// The lines to those in whose place we go on. They serve until these end.
@@ -281,6 +286,8 @@ impl Shell {
                         self.carrier.tell(&mut answer);
                         if let Answer::Status(status) = &mut answer {
                             status.localhost_node_ports = self.localnet.is_some();
+                            let leaving = self.dataplane.leaving();
+                            status.ipvs = self.ipvs.as_ref().map(|options| IpvsStatus::of(options, leaving));
                         }
                         // Who no longer waits for the answer does not need it.
                         drop(reply.0.send(answer));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
+use super::ipvs::IpvsStatus;
 use crate::traffic::Carried;
 
 /// How the loop is doing.
@@ -70,6 +71,9 @@ pub struct Status {
     pub problems: Vec<String>,
     /// What the relay has carried, where there is one.
     pub relay: Option<RelayStatus>,
+    /// What there is to tell of the IPVS mode.
+    #[serde(default)]
+    pub ipvs: Option<IpvsStatus>,
 }
 
 /// What the relay has carried.

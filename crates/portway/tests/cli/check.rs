@@ -35,7 +35,7 @@ fn every_problem_is_listed_under_its_file_or_object() {
 }
 
 #[test]
-fn modes_are_rendered_and_the_one_without_rules_says_that_it_cannot_be_yet() {
+fn modes_are_rendered_and_an_unknown_one_is_refused() {
     let place = Place::new();
     let text = place.on_examples("render --mode nftables").fine();
     assert!(text.contains("table ip kube-proxy") && text.contains("table ip6 kube-proxy"), "{text}");
@@ -51,6 +51,11 @@ fn modes_are_rendered_and_the_one_without_rules_says_that_it_cannot_be_yet() {
     for (family, words) in [("ipv4", "-A -t 10.111.43.24:3306 -s rr\n"), ("ipv6", "PORTWAY-6-LOCAL")] {
         let text = place.on_examples(&format!("render --mode ipvs --family {family}")).fine();
         assert!(text.contains(":PORTWAY-OUTSIDE - [0:0]\n") && text.contains(words), "{text}");
+    }
+    let chosen =
+        place.on_examples("render --mode ipvs --ipvs-scheduler lc --ipvs-interface flannel.1").fine();
+    for words in ["-A -t 10.111.43.24:3306 -s lc\n", "address add 10.111.43.24/32 dev flannel.1\n"] {
+        assert!(chosen.contains(words), "no {words} in {chosen}");
     }
     place
         .on_examples("render --mode nftable")

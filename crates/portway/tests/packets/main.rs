@@ -10,6 +10,7 @@
 //! | `manifest` | Services and their slices, in few words |
 //! | `talk` | one question over any protocol; how many were asked |
 //! | `reference` | what the model says of a packet |
+//! | `servers` | virtual servers of a node |
 //! | `check` | rows of who dials what and where that must end |
 //! | `way` | the modes and programs for which the list is gone through |
 //! | `upstream` | hand-made rules in upstream kube-proxy's shape, to take over from |
@@ -24,6 +25,7 @@ mod cases;
 mod check;
 mod manifest;
 mod reference;
+mod servers;
 mod stage;
 mod talk;
 mod upstream;
@@ -104,7 +106,7 @@ mod needs_root {
         };
     }
 
-    pub(crate) use cases;
+    pub(crate) use {all_cases, cases, kernel_cases};
 
     mod nftables {
         all_cases!(Nftables);
@@ -143,12 +145,51 @@ mod needs_root {
 
 /// The tests that need the VM's kernel: `cargo xtask test` runs them there, and leaves them out elsewhere by this name.
 mod needs_vm {
-    use crate::needs_root::cases;
+    use crate::needs_root::{all_cases, cases, kernel_cases};
 
     mod nftables {
         super::cases! { Nftables:
             short::root_a_restart_disturbs_nobody
-            sctp::root_real_sctp_sockets_reach_their_endpoint
+        }
+    }
+
+    mod ipvs {
+        use super::cases;
+
+        super::all_cases!(Ipvs);
+        super::kernel_cases!(Ipvs);
+
+        cases! { Ipvs:
+            sores::root_ports_of_the_host_do_not_answer_at_addresses_of_services
+            sores::root_a_ping_of_a_service_is_answered_by_the_node
+            sores::root_an_address_that_is_the_hosts_too_is_told_and_never_removed
+            sores::root_an_address_that_becomes_the_hosts_stays_when_the_service_goes
+            sores::root_a_cleanup_leaves_nothing_and_gives_settings_back
+            sores::root_neighbours_hear_of_no_address_with_strict_arp
+            drain::root_an_endpoint_that_goes_keeps_its_connections_and_gets_no_new_ones
+            drain::root_endpoints_that_drain_are_found_again_after_a_crash
+            drain::root_an_endpoint_drains_no_longer_than_the_limit
+            switch::root_switching_from_ipvs_to_nftables_and_back_disturbs_nobody
+            switch::root_switching_from_ipvs_to_iptables_nft_and_back_disturbs_nobody
+            switch::root_switching_from_ipvs_to_iptables_legacy_and_back_disturbs_nobody
+            carried::root_switching_from_ipvs_to_userspace_and_back_fails_no_new_connection
+            schedulers::root_a_service_gets_every_scheduler_that_the_kernel_has
+            schedulers::root_another_scheduler_fails_no_new_connection
+            schedulers::root_an_unknown_scheduler_is_told_and_the_chosen_one_serves
+            schedulers::root_source_hashing_keeps_a_client_and_least_connection_evens_out
+        }
+    }
+
+    /// By themselves, since they come last: once a kernel has SCTP of its own, it answers hand-made packets.
+    mod sctp {
+        use super::cases;
+
+        mod nftables {
+            super::cases! { Nftables: sctp::root_real_sctp_sockets_reach_their_endpoint }
+        }
+
+        mod ipvs {
+            super::cases! { Ipvs: sctp::root_real_sctp_sockets_reach_their_endpoint }
         }
     }
 }

@@ -63,7 +63,13 @@ impl Service {
 
     /// Shares, such as `web-a-0=3,web-b-0=1`.
     pub(crate) fn weights(mut self, weights: &str) -> Self {
-        self.annotations = json!({ "portway.io/weights": weights });
+        self.annotations["portway.io/weights"] = json!(weights);
+        self
+    }
+
+    /// How IPVS chooses among its endpoints.
+    pub(crate) fn scheduled(mut self, scheduler: &str) -> Self {
+        self.annotations["portway.io/ipvs-scheduler"] = json!(scheduler);
         self
     }
 
@@ -111,6 +117,11 @@ impl Service {
     /// Its node port for connections that stay.
     pub(crate) fn held_node_port(&self) -> u16 {
         HELD_NODE_PORTS + self.number
+    }
+
+    /// Its cluster IP, with the port for connections that stay.
+    pub(crate) fn held_cluster_ip(&self, family: Family) -> SocketAddr {
+        SocketAddr::new(self.cluster_ip(family).ip(), HELD_PORT)
     }
 
     /// Its cluster IP, with its port.

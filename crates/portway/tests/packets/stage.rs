@@ -32,8 +32,13 @@ const POLL: Duration = Duration::from_millis(5);
 /// How the names of the stages' folders begin; the number of the process follows.
 const FOLDERS: &str = "portway-packets-";
 /// What shows the rules of a node.
-const RULES: &[(&str, &[&str])] =
-    &[("nft", &["list", "ruleset"]), ("iptables-legacy-save", &[]), ("ip6tables-legacy-save", &[])];
+const RULES: &[(&str, &[&str])] = &[
+    ("nft", &["list", "ruleset"]),
+    ("iptables-legacy-save", &[]),
+    ("ip6tables-legacy-save", &[]),
+    ("ipvsadm", &["-Ln"]),
+    ("ip", &["address"]),
+];
 /// The file that holds the Nodes.
 const NODES_FILE: &str = "nodes";
 
@@ -257,6 +262,18 @@ impl Stage {
         socket::status(&self.run_dir(node)).unwrap()
     }
 
+    /// What the portway of a node has said so far.
+    pub(crate) fn said(&self, node: &str) -> String {
+        self.portways[node].output().join("\n")
+    }
+
+    /// What `portway cleanup` of a mode says on a node.
+    pub(crate) fn clean_up(&self, node: &str, mode: Mode) -> String {
+        let mut command = self.command(node, "cleanup");
+        command.args(["--mode", mode.name()]);
+        self.output(node, command)
+    }
+
     /// The rules of a node that lead somewhere, as the iptables program of its mode prints them.
     pub(crate) fn rules(&self, node: &str) -> Vec<String> {
         let saved = self.output(node, Command::new("iptables-nft-save"));
@@ -310,8 +327,9 @@ impl Stage {
     /// Waits until a node's kernel holds what the files say.
     fn wait_for_manifests(&self, node: &str) {
         until(&format!("node {node} follows the manifests"), || {
-            let has_all = self.revisions_seen(node) == self.revisions_written();
-            has_all && socket::status(&self.run_dir(node)).unwrap().is_in_sync
+            // On a slow machine it may have no time to answer: then it is asked again.
+            let has_all = self.revisions_seen(node) == Some(self.revisions_written());
+            has_all && socket::status(&self.run_dir(node)).is_ok_and(|status| status.is_in_sync)
         });
     }
 
@@ -319,9 +337,9 @@ impl Stage {
         self.files.values().flatten().filter_map(revision).collect()
     }
 
-    fn revisions_seen(&self, node: &str) -> BTreeSet<String> {
-        let snapshot = socket::picture(&self.run_dir(node)).unwrap();
-        snapshot.objects.values().filter_map(|object| revision(&object.value)).collect()
+    fn revisions_seen(&self, node: &str) -> Option<BTreeSet<String>> {
+        let snapshot = socket::picture(&self.run_dir(node)).ok()?;
+        Some(snapshot.objects.values().filter_map(|object| revision(&object.value)).collect())
     }
 
     fn command(&self, node: &str, verb: &str) -> Command {

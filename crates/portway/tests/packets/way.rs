@@ -17,6 +17,7 @@ pub(crate) enum Way {
     IptablesNft,
     IptablesLegacy,
     Userspace,
+    Ipvs,
 }
 
 impl Way {
@@ -28,6 +29,7 @@ impl Way {
             Self::Nftables => Mode::Nftables,
             Self::IptablesNft | Self::IptablesLegacy => Mode::Iptables,
             Self::Userspace => Mode::Userspace,
+            Self::Ipvs => Mode::Ipvs,
         }
     }
 
@@ -35,7 +37,7 @@ impl Way {
     pub(crate) fn program(self) -> Option<Variant> {
         match self {
             Self::Nftables => None,
-            Self::IptablesNft | Self::Userspace => Some(Variant::Nft),
+            Self::IptablesNft | Self::Userspace | Self::Ipvs => Some(Variant::Nft),
             Self::IptablesLegacy => Some(Variant::Legacy),
         }
     }
@@ -48,12 +50,19 @@ impl Way {
             Self::IptablesLegacy => &["--mode", "iptables", "--iptables-program", "legacy"],
             // Held connections are to end by themselves.
             Self::Userspace => &["--mode", "userspace", "--iptables-program", "nft", "--drain-timeout", "5m"],
+            Self::Ipvs => &["--mode", "ipvs", "--iptables-program", "nft"],
         }
     }
 
     /// Has this machine what it needs? If not, the reason is on standard error.
     #[expect(clippy::print_stderr, reason = "the test's own output")]
     pub(crate) fn is_available(self) -> bool {
+        if self == Self::Ipvs
+            && let Err(error) = kernel::ipvs::Netlink::open()
+        {
+            eprintln!("skipped: {error}");
+            return false;
+        }
         let Some(variant) = self.program() else { return true };
         let mut found = Programs::find();
         let missing = xtables::Family::ALL.into_iter().find(|family| found.door(variant, *family).is_none());
@@ -84,6 +93,11 @@ impl Way {
     pub(crate) fn resets(self) -> bool {
         self == Self::Nftables
     }
+
+    /// Is what a host sends to itself refused on its way in? Then the sender hears of an ICMP error, and not that it may not send.
+    pub(crate) fn refuses_on_the_way_in(self) -> bool {
+        self == Self::Ipvs
+    }
 }
 
 impl fmt::Display for Way {
@@ -93,6 +107,7 @@ impl fmt::Display for Way {
             Self::IptablesNft => "iptables-nft",
             Self::IptablesLegacy => "iptables-legacy",
             Self::Userspace => "userspace",
+            Self::Ipvs => "ipvs",
         })
     }
 }

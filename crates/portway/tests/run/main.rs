@@ -7,11 +7,41 @@
 mod common;
 
 mod needs_root;
+mod needs_vm;
 
 #[test]
-fn other_modes_say_that_they_are_not_there_yet() {
-    let said = common::portway_plain("run --mode ipvs --from nowhere");
-    said.refused(1, &["mode `ipvs`", "`--mode nftables`"]);
+fn every_mode_goes_as_far_as_its_files() {
+    for mode in ["nftables", "iptables", "ipvs", "userspace"] {
+        let said = common::portway_plain(&format!("run --mode {mode}"));
+        said.refused(2, &["no source of Services", "`--from FILE|DIR`"]);
+    }
+}
+
+#[test]
+fn options_of_the_ipvs_mode_are_checked_before_anything_is_done() {
+    for (arguments, words) in [
+        ("--mode ipvs --ipvs-scheduler wlq", ["unknown IPVS scheduler `wlq`", "rr, wrr, lc, wlc"]),
+        ("--mode ipvs --ipvs-interface a/b", ["`a/b` is no name of an interface", "1 to 15 letters"]),
+        ("--mode ipvs --ipvs-exclude-cidrs ten", ["`ten` is no network", "`10.96.0.0/12`"]),
+        ("--mode ipvs --ipvs-tcp-timeout long", ["`long` is no time", "`30s`"]),
+        (
+            "--mode ipvs --proxy-port-range 40000",
+            ["`--proxy-port-range` means nothing in mode `ipvs`", "userspace"],
+        ),
+        ("--ipvs-scheduler lc", ["`--ipvs-scheduler` means nothing in mode `nftables`", "`--mode ipvs`"]),
+        (
+            "--mode iptables --ipvs-udp-timeout 1m",
+            ["`--ipvs-udp-timeout` means nothing in mode `iptables`", "ipvs"],
+        ),
+        (
+            "--mode ipvs --iptables-localhost-nodeports",
+            ["`--iptables-localhost-nodeports`", "`--mode iptables`"],
+        ),
+    ] {
+        common::portway_plain(&format!("run --from nowhere {arguments}")).refused(2, &words);
+    }
+    common::portway_plain("cleanup --ipvs-exclude-cidrs 10.0.0.0/8")
+        .refused(2, &["`--ipvs-exclude-cidrs`", "`--mode ipvs`"]);
 }
 
 #[test]

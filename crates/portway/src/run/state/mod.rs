@@ -50,6 +50,8 @@ pub struct Loop {
     pending: Delta,
     under_way: UnderWay,
     settle_at: Option<Duration>,
+    /// When to look again whether endpoints that are gone have connections left.
+    drain_at: Option<Duration>,
     /// How often to look for a flush, and when next.
     glance: Option<(Duration, Duration)>,
     store: BackOff,
@@ -115,6 +117,7 @@ impl Loop {
             pending: Delta::default(),
             under_way: UnderWay::Nothing,
             settle_at: None,
+            drain_at: None,
             glance: start.glance.map(|every| (every, every)),
             store: BackOff::default(),
             pace: Pace::new(start.pace),

@@ -35,14 +35,15 @@ impl Loop {
         let errand = self.errands.next().map(|(at, kind)| (at, Next::Errand(kind)));
         let sync = sync.map(|(at, due)| (at, Next::Sync(due)));
         let glance = self.glance.filter(|_| self.has_told).map(|(_, at)| (at, Next::Glance));
-        errand.into_iter().chain(sync).chain(glance).min_by_key(|(at, _)| *at)
+        let drain = self.drain_at.map(|at| (at, Next::Settle));
+        errand.into_iter().chain(drain).chain(sync).chain(glance).min_by_key(|(at, _)| *at)
     }
 
     /// `None` if there turns out to be nothing to do.
     fn begin(&mut self, next: Next) -> Option<Effect> {
         match next {
             Next::Settle => {
-                (self.settle_at, self.under_way) = (None, UnderWay::Settling);
+                (self.settle_at, self.drain_at, self.under_way) = (None, None, UnderWay::Settling);
                 Some(Effect::Settle)
             }
             Next::Errand(kind) => {

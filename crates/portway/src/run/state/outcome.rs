@@ -43,6 +43,7 @@ impl Loop {
     ) {
         self.pace.succeeded(now.elapsed, took, due);
         self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
+        self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
         self.tell_refused(synced, effects);
         let had_news = !about.is_empty();
         self.figures.synced(synced, &ids(&about), now, took);
@@ -107,6 +108,7 @@ impl Loop {
         self.under_way = UnderWay::Nothing;
         match result {
             Ok(synced) => {
+                self.drain_at = synced.drain_after.map(|wait| now.elapsed + wait);
                 self.figures.settled(&synced);
                 effects.push(Effect::Log(Line::Settled { operations: synced.operations }));
             }

@@ -113,17 +113,24 @@ pub(crate) fn root_switching_to_and_from_userspace_fails_no_new_connection(setti
     if !Way::KERNEL.into_iter().all(Way::is_available) {
         return;
     }
+    tour(setting, &Way::KERNEL.map(|way| [way, Way::Userspace]).concat());
+}
+
+/// The same with IPVS, which takes packets in another place than all others.
+pub(crate) fn root_switching_from_ipvs_to_userspace_and_back_fails_no_new_connection(setting: &Setting) {
+    tour(setting, &[Way::Userspace, Way::Ipvs]);
+}
+
+fn tour(setting: &Setting, ways: &[Way]) {
     let web = Service::new("web", 1).on(&ALL);
     let Some(mut stage) = setting.stage(&[&web]) else { return };
     let traffic = Traffic::start_slowly(&stage, &web);
     let datagrams = datagrams(&stage, &web);
-    for way in Way::KERNEL {
-        for next in [way, Way::Userspace] {
-            stage.go(next);
-            for node in NODES {
-                stage.hand_over(node);
-                traffic.go_on();
-            }
+    for way in ways {
+        stage.go(*way);
+        for node in NODES {
+            stage.hand_over(node);
+            traffic.go_on();
         }
     }
     traffic.until_enough();

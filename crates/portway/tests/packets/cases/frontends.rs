@@ -111,7 +111,7 @@ pub(crate) fn root_a_service_of_one_family_ignores_the_other(setting: &Setting) 
 }
 
 /// Node a has these addresses, too.
-const SECOND: [&str; 2] = ["192.168.0.101", "fd00:192::101"];
+pub(crate) const SECOND: [&str; 2] = ["192.168.0.101", "fd00:192::101"];
 
 fn second_address(web: &Service) -> Target {
     let port = web.node_port();
@@ -122,7 +122,7 @@ fn second_address(web: &Service) -> Target {
 }
 
 /// Gives node a its second addresses, and waits until its portway has heard of them.
-fn add_address(stage: &Stage) {
+pub(crate) fn add_address(stage: &Stage) {
     let [v4, v6] = SECOND;
     stage
         .place("a")

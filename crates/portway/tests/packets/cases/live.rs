@@ -8,16 +8,19 @@ use playground::{Ask, Balancer, Family, Held, Load, Ports, Protocol, Stats, Work
 
 use crate::manifest::{HELD_PORT, Service};
 use crate::stage::{Setting, Stage, until};
-use crate::talk::{PATIENCE, none_failed};
+use crate::talk::{PATIENCE, enough, none_failed};
 
 use super::ALL;
 
-/// So many connections end before a server is stopped: by then none of the old rules' is on its way.
+/// So many connections end before a server is stopped: by then none of the old rules' is on its way. Each client has two at a time.
 const LULL: u64 = 100;
+const LULL_MIN: u64 = 10;
 /// A client has 55,000 ports, which it takes at random.
 const FRESH_PORTS: u64 = 5_000;
 /// At most 500 connections in a second, of each client.
 const BETWEEN_SLOW_ONES: Duration = Duration::from_millis(4);
+/// A machine that is told fewer connections is slow: portway must have its turn there, too.
+const BREATH: Duration = Duration::from_millis(10);
 const LULL_LIMIT: Duration = Duration::from_secs(30);
 
 /// At first a server is stopped as soon as the rules no longer lead to it, so that a connection that does is refused.
@@ -98,7 +101,8 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     pub(crate) fn start(stage: &Stage, web: &Service) -> Self {
-        Self::start_with(stage, web, Duration::ZERO)
+        let pause = if enough(10_000) < FRESH_PORTS { BREATH } else { Duration::ZERO };
+        Self::start_with(stage, web, pause)
     }
 
     /// The same with a pause after each connection, for where a port that a client had before must not be met again: see
@@ -108,6 +112,7 @@ impl Traffic {
     }
 
     fn start_with(stage: &Stage, web: &Service, pause: Duration) -> Self {
+        let enough = enough(10_000);
         let work = Work { parallel: 2, ask: Ask::within(PATIENCE), pause, ..Work::default() };
         let load = |from, to| Load::start(stage.place(from), to, &work).unwrap();
         let node_port = stage.place("b").at(Family::V6, web.node_port());
@@ -115,8 +120,7 @@ impl Traffic {
             (Family::V4, load("client-a", web.cluster_ip(Family::V4))),
             (Family::V6, load("outside", node_port)),
         ];
-        let told = std::env::var("PORTWAY_CONNECTIONS").ok().and_then(|text| text.parse().ok());
-        Self { loads, enough: told.unwrap_or(10_000) }
+        Self { loads, enough }
     }
 
     /// Have there been enough connections, of each client its half?
@@ -141,7 +145,8 @@ impl Traffic {
     /// Lets a number of connections pass.
     pub(crate) fn go_on(&self) {
         for (_, load) in &self.loads {
-            assert!(load.wait_for(LULL, LULL_LIMIT), "traffic has come to rest: {}", load.so_far());
+            let lull = (self.enough / LULL).clamp(LULL_MIN, LULL);
+            assert!(load.wait_for(lull, LULL_LIMIT), "traffic has come to rest: {}", load.so_far());
         }
     }
 

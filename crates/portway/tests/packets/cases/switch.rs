@@ -5,11 +5,14 @@
 
 use std::process::Command;
 
+use kernel::ipvs::{Ipvs as _, Netlink};
 use kernel::xtables::{Programs, Table, Xtables};
 use playground::plan::NODES;
+use playground::{Ask, Family, Held, Protocol};
 
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
+use crate::talk::PATIENCE;
 use crate::way::Way;
 
 use super::ALL;
@@ -54,6 +57,76 @@ pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting:
     held.still_talk();
 }
 
+pub(crate) fn root_switching_from_ipvs_to_nftables_and_back_disturbs_nobody(setting: &Setting) {
+    there_and_back(setting, Way::Nftables);
+}
+
+pub(crate) fn root_switching_from_ipvs_to_iptables_nft_and_back_disturbs_nobody(setting: &Setting) {
+    there_and_back(setting, Way::IptablesNft);
+}
+
+pub(crate) fn root_switching_from_ipvs_to_iptables_legacy_and_back_disturbs_nobody(setting: &Setting) {
+    there_and_back(setting, Way::IptablesLegacy);
+}
+
+/// One node after the other. What is open goes on, whichever mode opened it: a mode that comes after IPVS leaves virtual servers where
+/// they are, and says so. A UDP client that goes on from the same port is answered, too.
+fn there_and_back(setting: &Setting, other: Way) {
+    let web = Service::new("web", 1).on(&ALL);
+    if !other.is_available() {
+        return;
+    }
+    let Some(mut stage) = setting.stage(&[&web]) else { return };
+    let mut held = vec![Open::start(&stage, &web)];
+    let mut datagrams = datagrams(&stage, &web);
+    let traffic = Traffic::start(&stage, &web);
+    for way in [other, Way::Ipvs] {
+        stage.go(way);
+        for node in NODES {
+            stage.terminate(node);
+            stage.start(node);
+            stage.wait_for_sync(node);
+            until("rules of others are gone", || rules_are_of(&stage, node));
+            traffic.go_on();
+        }
+        held.iter_mut().for_each(Open::talk);
+        for held in &mut datagrams {
+            until("the same socket is answered", || held.ping(PATIENCE).is_answered());
+        }
+        held.push(Open::start(&stage, &web));
+    }
+    traffic.until_enough();
+    traffic.end(&stage);
+    held.iter_mut().for_each(Open::still_talk);
+}
+
+/// A node has the rules of its own way alone. Virtual servers stay when another mode comes.
+fn rules_are_of(stage: &Stage, node: &str) -> bool {
+    let mut found = written(stage, node);
+    found.retain(|way| *way != Way::Ipvs || stage.way() == Way::Ipvs);
+    found == [stage.way()] && has_ipvs_chains(stage, node) == (stage.way() == Way::Ipvs)
+}
+
+fn has_ipvs_chains(stage: &Stage, node: &str) -> bool {
+    let is_there = || {
+        let mut doors = Programs::find().programs;
+        doors.iter_mut().any(|door| {
+            TABLES
+                .into_iter()
+                .any(|table| door.save(table).unwrap().is_some_and(|text| text.contains("PORTWAY-")))
+        })
+    };
+    stage.place(node).run(is_there).unwrap()
+}
+
+/// A client that asks from one port all the while, of each family.
+fn datagrams(stage: &Stage, web: &Service) -> Vec<Held> {
+    let open = |family| {
+        Held::open(stage.place("client-a"), Protocol::Udp, web.cluster_ip(family), &Ask::within(PATIENCE))
+    };
+    Family::ALL.map(open).into_iter().map(Result::unwrap).collect()
+}
+
 /// A node comes to have the rules of its own way, and of no other.
 fn only(stage: &Stage, node: &str) {
     let wanted = stage.way();
@@ -62,8 +135,18 @@ fn only(stage: &Stage, node: &str) {
 
 /// The ways whose rules a node has.
 fn written(stage: &Stage, node: &str) -> Vec<Way> {
-    let has_rules = |way: &Way| way.program().map_or_else(has_table, |_| has_chains(*way));
-    stage.place(node).run(|| Way::KERNEL.into_iter().filter(has_rules).collect()).unwrap()
+    let has_rules = |way: &Way| match way {
+        Way::Ipvs => has_servers(),
+        Way::Nftables => has_table(),
+        way => has_chains(*way),
+    };
+    let all = || Way::KERNEL.into_iter().chain([Way::Ipvs]).filter(has_rules).collect();
+    stage.place(node).run(all).unwrap()
+}
+
+/// Are there virtual servers?
+fn has_servers() -> bool {
+    Netlink::open().is_ok_and(|mut door| !door.virtual_servers().unwrap().is_empty())
 }
 
 /// Is there a table of the nftables mode, of either family?
@@ -77,7 +160,8 @@ fn has_table() -> bool {
 fn has_chains(way: Way) -> bool {
     let mut doors = Programs::find().programs;
     let mut doors = doors.iter_mut().filter(|door| Some(door.variant()) == way.program());
-    doors.any(|door| {
-        TABLES.into_iter().any(|table| door.save(table).unwrap().is_some_and(|text| text.contains("KUBE-")))
-    })
+    // The IPVS mode has a canary of the same name.
+    let canaries = if has_servers() { "KUBE-PROXY-CANARY" } else { "\n\n" };
+    let has = |text: String| text.replace(canaries, "").contains("KUBE-");
+    doors.any(|door| TABLES.into_iter().any(|table| door.save(table).unwrap().is_some_and(has)))
 }

@@ -4,6 +4,7 @@ mod adoption;
 mod drift;
 mod handover;
 mod iptables;
+mod ipvs;
 mod userspace;
 
 use std::time::Duration;
