@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     run_gate(&DOCS, 4, STEPS, &logs, &mut summary);
     run_doc_tests(5, &logs, &mut summary);
     run_all_tests(6, STEPS, Profile::Everything, &mut summary);
-    vm::smoke::run(7, STEPS, &mut summary);
+    vm::smoke::run(7, STEPS, vm::smoke::List::Short, &mut summary);
     println!("\n{}", longest::report(&crate::cargo::root()));
     Ok(summary.print())
 }

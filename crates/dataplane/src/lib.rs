@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::flows::StaleFlows;
-use model::{ForwardingTable, Frontend, ServicePortId};
+use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
 /// A mode.
 pub trait Dataplane {
@@ -129,8 +129,22 @@ pub struct Synced {
     pub refused: BTreeMap<ServicePortId, String>,
     /// Service ports that are in force, though something is wrong with them, in words.
     pub warned: BTreeMap<ServicePortId, String>,
+    /// How many iptables rules there are, and were written, for modes that count them.
+    pub rules: RuleCounts,
     /// Flows that lead nowhere now, where the mode knows better than the model: its flows do not lead to endpoints.
     pub stale: Option<BTreeSet<StaleFlows>>,
+}
+
+/// Rules of iptables, by family and table.
+pub type RuleCounts = BTreeMap<(Family, &'static str), RuleCount>;
+
+/// How many rules there are in one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCount {
+    /// Those that are ours.
+    pub total: usize,
+    /// Those that the last sync wrote.
+    pub written: usize,
 }
 
 /// Why a sync did not happen. The last good rules are in force.

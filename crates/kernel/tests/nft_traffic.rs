@@ -4,7 +4,7 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::layout::{self, TABLE, pod, service};
 use kernel::nft::{
@@ -52,8 +52,22 @@ fn playground(family: Family) -> Option<(Netlink, Endpoints)> {
     if !common::ip(&["link set lo up"]) || !common::ip(&lines) {
         return None;
     }
+    wait_for_local_route(pod(family, 2));
     kernel.run(&layout::full(family)).unwrap();
     Some((kernel, Endpoints::listen(family)))
+}
+
+/// An IPv6 address is there before the route that makes it local, which the kernel adds a moment later.
+fn wait_for_local_route(address: IpAddr) {
+    let text = address.to_string();
+    let is_local = || {
+        let output = common::run("ip", &["route", "get", &text], "").unwrap();
+        output.stdout.starts_with(b"local ")
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_local() {
+        assert!(Instant::now() < deadline, "{address} does not become local");
+    }
 }
 
 #[test]

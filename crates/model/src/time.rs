@@ -1,5 +1,7 @@
 //! A moment as Kubernetes objects write it, read without a clock.
 
+use std::fmt;
+
 /// Seconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub i64);
@@ -26,6 +28,16 @@ impl Timestamp {
         }
         let offset = offset_seconds(text.get(19..)?)?;
         Some(Self(days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// As the API server writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second) = (self.0.div_euclid(86_400), self.0.rem_euclid(86_400));
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
 }
 
@@ -58,9 +70,34 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
+/// The day of the Gregorian calendar, so many days after 1970-01-01: [`days_since_epoch`] backwards.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era;
+    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_written_as_they_are_read() {
+        for text in
+            ["1970-01-01T00:00:00Z", "2000-02-29T12:00:00Z", "2026-11-15T20:22:14Z", "1999-12-31T23:59:59Z"]
+        {
+            assert_eq!(Timestamp::parse(text).unwrap().to_string(), text);
+        }
+        for day in (-200_000..200_000).step_by(7) {
+            let moment = Timestamp(day * 86_400);
+            assert_eq!(Timestamp::parse(&moment.to_string()), Some(moment));
+        }
+    }
 
     #[test]
     fn moments_are_read() {

@@ -68,6 +68,23 @@ fn world(r: &mut Random) -> BTreeMap<String, Fact> {
 }
 
 #[test]
+fn what_is_kept_is_enough_to_make_the_same_table_elsewhere() {
+    for seed in 0..WORLDS {
+        let mut r = Random::new(seed);
+        let config = config(&mut r);
+        let mut here = Follower::new(&config);
+        for fact in world(&mut r).into_values() {
+            here.apply(Event::Apply(fact));
+        }
+        let mut elsewhere = Follower::new(&config);
+        for object in here.cluster.objects() {
+            elsewhere.apply(Event::Apply(fact(&object)));
+        }
+        assert_same(&here.table, &elsewhere.table, seed);
+    }
+}
+
+#[test]
 fn the_table_depends_on_the_facts_and_not_on_their_order() {
     for seed in 0..WORLDS {
         let mut r = Random::new(seed);

@@ -75,7 +75,14 @@ const HAS_IPVS: &str = "/proc/thread-self/net/ip_vs";
 
 fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {
     let addresses = in_order(addresses, &links_of_default_routes());
-    Node { name: name.into(), zone: None, addresses, pod_cidrs: Vec::new(), reports: Vec::new() }
+    Node {
+        name: name.into(),
+        zone: None,
+        addresses,
+        pod_cidrs: Vec::new(),
+        is_leaving: false,
+        reports: Vec::new(),
+    }
 }
 
 /// Those on a link with a default route come first, since the first of a family is the primary one; then those that are valid

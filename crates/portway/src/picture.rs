@@ -5,16 +5,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use apiserver::Watched;
 use model::facts::{Fact, Node};
 use model::object::Read;
 use model::time::Timestamp;
 use model::{Changed, Cluster, Config, Delta, Event, ForwardingTable, Report};
+use serde_json::Value;
 
 use crate::embedded::{Embedded, StoreError};
 use crate::manifests::Source;
-use crate::objects::{Change, Object, ObjectKey, Problem};
+use crate::objects::{Change, Kind, Object, ObjectKey, Problem};
 use crate::traffic::Traffic;
+
+/// So many unusable objects of a kind are told.
+const UNREADABLE_MAX: usize = 100;
+
+static NO_OBJECTS: BTreeMap<ObjectKey, Object> = BTreeMap::new();
 
 /// The state of one node.
 #[derive(Debug)]
@@ -33,6 +41,8 @@ pub struct Picture {
 enum Keeper {
     /// We do, and complete them.
     Embedded(Box<Embedded>),
+    /// The API server. Here are only facts.
+    Server { reports: BTreeMap<Watched, Vec<Report>> },
     /// Another process, which completed them.
     Other { objects: BTreeMap<ObjectKey, Object>, reports: Vec<Report> },
 }
@@ -62,6 +72,11 @@ impl Picture {
         let mut picture = Self::empty(config, Keeper::Embedded(Box::new(embedded)));
         picture.take(local_addresses.map(Event::LocalAddresses));
         picture
+    }
+
+    /// A node of a cluster, whose API server tells facts.
+    pub fn of_server(config: Config) -> Self {
+        Self::empty(config, Keeper::Server { reports: BTreeMap::new() })
     }
 
     /// The picture that another process has. Nothing is given to anybody.
@@ -94,7 +109,7 @@ impl Picture {
     pub fn apply(&mut self, changes: &[Change]) -> Result<Delta, StoreError> {
         let events = match &mut self.keeper {
             Keeper::Embedded(embedded) => embedded.apply(changes)?,
-            Keeper::Other { .. } => Vec::new(),
+            Keeper::Server { .. } | Keeper::Other { .. } => Vec::new(),
         };
         Ok(self.take(events))
     }
@@ -102,6 +117,23 @@ impl Picture {
     /// These are the problems with files now.
     pub fn set_problems(&mut self, problems: Vec<Problem>) {
         self.file_problems = problems;
+    }
+
+    /// These objects of the API server are unusable.
+    pub fn set_unreadable(&mut self, of: Watched, unreadable: Vec<Report>) {
+        if let Keeper::Server { reports } = &mut self.keeper {
+            reports.insert(of, unreadable);
+        }
+    }
+
+    /// This object of the API server is unusable, too.
+    pub fn add_unreadable(&mut self, of: Watched, report: Report) {
+        if let Keeper::Server { reports } = &mut self.keeper {
+            let known = reports.entry(of).or_default();
+            if known.len() < UNREADABLE_MAX && !known.contains(&report) {
+                known.push(report);
+            }
+        }
     }
 
     /// It is so late now.
@@ -113,11 +145,16 @@ impl Picture {
 
     /// Where nobody says what addresses this node has, this Node does.
     pub fn describe_node(&mut self, node: Option<Node>) -> Delta {
-        let is_ours_to_say = self.cluster.node().is_none_or(|known| self.described.as_ref() == Some(known));
+        let is_ours_to_say = self.cluster.node().is_none() || self.is_node_of_host();
         let is_needed = self.cluster.config().node_ips.is_empty() && is_ours_to_say;
         let Some(node) = node.filter(|_| is_needed) else { return Delta::default() };
         self.described = Some(node.clone());
         self.take([Event::Apply(Fact::Node(node))])
+    }
+
+    /// Is this node known only by the host's own addresses?
+    pub fn is_node_of_host(&self) -> bool {
+        self.cluster.node().is_some_and(|known| self.described.as_ref() == Some(known))
     }
 
     /// Takes in events.
@@ -139,10 +176,11 @@ impl Picture {
         &self.cluster
     }
 
-    /// The objects, completed: with the addresses that we allocated and the slices that we made.
+    /// The objects, completed: with the addresses that we allocated and the slices that we made. None of an API server's.
     pub fn objects(&self) -> &BTreeMap<ObjectKey, Object> {
         match &self.keeper {
             Keeper::Embedded(embedded) => embedded.objects(),
+            Keeper::Server { .. } => &NO_OBJECTS,
             Keeper::Other { objects, .. } => objects,
         }
     }
@@ -169,21 +207,38 @@ impl Picture {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             config: self.cluster.config().clone(),
-            objects: self.objects().clone(),
+            objects: match &self.keeper {
+                Keeper::Server { .. } => self.cluster.objects().filter_map(written).collect(),
+                _ => self.objects().clone(),
+            },
             problems: self.file_problems.clone(),
-            reports: self.keepers_reports().into_iter().cloned().collect(),
+            reports: self.unsaid_reports().into_iter().cloned().collect(),
             local_addresses: self.cluster.local_addresses().cloned(),
             described: self.described.clone(),
             traffic: self.traffic.clone(),
         }
     }
 
+    /// The reports that do not follow from the objects of a snapshot. Facts that become objects again are clean.
+    fn unsaid_reports(&self) -> Vec<&Report> {
+        let of_facts = self.cluster.reports().filter(|_| matches!(self.keeper, Keeper::Server { .. }));
+        self.keepers_reports().into_iter().chain(of_facts).collect()
+    }
+
     fn keepers_reports(&self) -> Vec<&Report> {
         match &self.keeper {
             Keeper::Embedded(embedded) => embedded.reports().collect(),
+            Keeper::Server { reports } => reports.values().flatten().collect(),
             Keeper::Other { reports, .. } => reports.iter().collect(),
         }
     }
+}
+
+/// An object that was made of a fact.
+fn written(value: Value) -> Option<(ObjectKey, Object)> {
+    let kind = value.get("kind").and_then(Value::as_str).and_then(Kind::parse)?;
+    let key = ObjectKey::of(kind, &value).ok()?;
+    Some((key.clone(), Object { key, origin: None, value: Arc::new(value) }))
 }
 
 /// What an object tells the model. One of which nothing can be used tells nothing.

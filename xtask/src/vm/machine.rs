@@ -224,11 +224,12 @@ fn is_left_over(name: &str, prefix: &str) -> bool {
     process.is_some_and(|process| !Path::new("/proc").join(process).exists())
 }
 
-/// The last lines, beginning with a panic if there is one.
+/// The last lines, beginning with what the kernel stumbled over, or with its panic, if there is one.
 fn last_lines(console: &str) -> String {
     const LINES: usize = 30;
     let lines: Vec<&str> = console.lines().collect();
-    let panic = lines.iter().position(|line| line.contains("Kernel panic"));
+    let is_first = |line: &&str| ["BUG: ", "Oops: ", "Kernel panic"].iter().any(|word| line.contains(word));
+    let panic = lines.iter().position(is_first);
     let first = panic.unwrap_or(lines.len().saturating_sub(LINES));
     lines[first..].iter().take(LINES).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }

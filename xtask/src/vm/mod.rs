@@ -24,10 +24,11 @@ use crate::cargo::target_dir;
 use crate::summary::Summary;
 use anyhow::Result;
 use machine::{Ended, Order};
+use smoke::List;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-pub(crate) const ARGUMENTS: &str = "[--timeout SECONDS] -- COMMAND ARGS… | --smoke";
+pub(crate) const ARGUMENTS: &str = "[--timeout SECONDS] -- COMMAND ARGS… | --smoke | --ipvs";
 
 /// The VM was there, but the command did not come to its end.
 const NO_CODE: u8 = 124;
@@ -43,7 +44,8 @@ The command runs as root, in the current folder, on the kernel of Debian {}, whi
 ends. It has the variables whose names begin with PORTWAY_, PATH and HOME. It is there after about 6 seconds, and the VM
 computes about 20 times slower than this machine. Both of its outputs come as one.
 
-With --smoke it runs the packet tests that `cargo xtask test` runs there, by themselves.
+With --smoke it runs the tests that `cargo xtask test` runs there, by themselves; with --ipvs all packet tests of the
+mode ipvs, of which those are a part.
 
 Exit code: the command's own; {NO_CODE} when it took longer than --timeout (default {} s) or the kernel panicked; {NO_VM} when
 there is no VM.
@@ -56,9 +58,10 @@ there is no VM.
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    if arguments == ["--smoke"] {
+    let lists = [("--smoke", List::Short), ("--ipvs", List::Ipvs)];
+    if let Some((_, list)) = lists.into_iter().find(|(name, _)| arguments == [*name]) {
         let mut summary = Summary::default();
-        smoke::run(1, 1, &mut summary);
+        smoke::run(1, 1, list, &mut summary);
         return Ok(summary.print());
     }
     let (limit, command) = match parse(arguments) {

@@ -36,6 +36,24 @@ struct Test {
     name: String,
 }
 
+/// Which tests to run there.
+#[derive(Clone, Copy)]
+pub(crate) enum List {
+    /// Those of `cargo xtask test`.
+    Short,
+    /// The one list of packet tests, whole, for the mode that runs nowhere else: about a quarter of an hour.
+    Ipvs,
+}
+
+impl List {
+    fn tests(self) -> &'static [Smoke] {
+        match self {
+            Self::Short => SMOKE,
+            Self::Ipvs => &[Smoke { package: "portway", program: "packets", tests: &["needs_vm::ipvs::"] }],
+        }
+    }
+}
+
 const SMOKE: &[Smoke] = &[
     Smoke {
         package: "portway",
@@ -50,10 +68,31 @@ const SMOKE: &[Smoke] = &[
             "needs_root::nftables::root_endpoints_come_and_go_without_a_failed_connection",
             "needs_vm::nftables::root_a_restart_disturbs_nobody",
             "needs_root::nftables::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
-            "needs_vm::ipvs::",
+            "needs_vm::ipvs::root_a_pod_keeps_its_address_and_others_are_masqueraded",
+            "needs_vm::ipvs::root_node_ports_answer_on_both_nodes_whichever_has_the_pod",
+            "needs_vm::ipvs::root_external_policy_local_keeps_the_client_or_drops_it",
+            "needs_vm::ipvs::root_source_ranges_keep_strangers_from_the_load_balancer",
+            "needs_vm::ipvs::root_a_service_without_endpoints_refuses_at_once",
+            "needs_vm::ipvs::root_a_client_stays_with_its_endpoint_at_every_frontend",
+            "needs_vm::ipvs::root_weights_shape_the_shares",
+            "needs_vm::ipvs::root_endpoints_come_and_go_without_a_failed_connection",
+            "needs_vm::ipvs::root_a_hand_over_disturbs_nobody",
+            "needs_vm::ipvs::root_a_restart_disturbs_nobody",
+            "needs_vm::ipvs::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
+            "needs_vm::ipvs::root_ports_of_the_host_do_not_answer_at_addresses_of_services",
+            "needs_vm::ipvs::root_a_cleanup_leaves_nothing_and_gives_settings_back",
+            "needs_vm::ipvs::root_neighbours_hear_of_no_address_with_strict_arp",
+            "needs_vm::ipvs::root_an_endpoint_that_goes_keeps_its_connections_and_gets_no_new_ones",
+            "needs_vm::ipvs::root_endpoints_that_drain_are_found_again_after_a_crash",
+            "needs_vm::ipvs::root_a_service_gets_every_scheduler_that_the_kernel_has",
             // Last: once the kernel has SCTP of its own, it answers the hand-made packets of the others.
             "needs_vm::sctp::",
         ],
+    },
+    Smoke {
+        package: "portway",
+        program: "run",
+        tests: &["needs_vm::tuning::root_the_connection_tracker_is_sized_as_upstream_does"],
     },
     Smoke {
         package: "kernel",
@@ -101,25 +140,25 @@ const SMOKE: &[Smoke] = &[
 /// The VM takes ten times as long as the machine for these; `PORTWAY_PATIENCE` is for when the machine is busy, too.
 const VARIABLES: [(&str, &str); 2] = [("PORTWAY_CONNECTIONS", "500"), ("PORTWAY_PATIENCE", "3")];
 /// One test that hangs does not take the others with it.
-const TEST_LIMIT_S: u64 = 400;
-const LIMIT: Duration = Duration::from_secs(3600);
+const TEST_LIMIT_S: u64 = 240;
+const LIMIT: Duration = Duration::from_secs(2400);
 
-/// Runs the list, and adds each test to the summary.
-pub(crate) fn run(number: usize, total: usize, summary: &mut Summary) {
+/// Runs a list, and adds each test to the summary.
+pub(crate) fn run(number: usize, total: usize, list: List, summary: &mut Summary) {
     let step = Step::start(number, total, "another kernel");
     step.announce();
-    let ran = target_dir().map_err(|e| format!("{e:#}")).and_then(|target| boot(&target, summary));
+    let ran = target_dir().map_err(|e| format!("{e:#}")).and_then(|target| boot(&target, list, summary));
     if let Err(why) = ran {
         println!("  skipped: {why}");
-        summary.skipped(format!("another kernel (tests of {} programs)", SMOKE.len()), why);
+        summary.skipped(format!("another kernel (tests of {} programs)", list.tests().len()), why);
     }
     step.finish();
 }
 
 /// The error says why there is no VM.
-fn boot(target: &Path, summary: &mut Summary) -> Result<(), String> {
+fn boot(target: &Path, list: List, summary: &mut Summary) -> Result<(), String> {
     let kernel = set_up::get(target)?;
-    let Some(tests) = tests(summary) else { return Ok(()) };
+    let Some(tests) = tests(list, summary) else { return Ok(()) };
     let script = script(&tests);
     println!("  {}: {} tests in a VM, in one boot", kernel.release, tests.len());
     let path = target.join("xtask/another-kernel.log");
@@ -145,9 +184,9 @@ fn boot(target: &Path, summary: &mut Summary) -> Result<(), String> {
 }
 
 /// Builds the test programs and asks each for its tests.
-fn tests(summary: &mut Summary) -> Option<Vec<Test>> {
+fn tests(list: List, summary: &mut Summary) -> Option<Vec<Test>> {
     let mut tests = Vec::new();
-    for smoke in SMOKE {
+    for smoke in list.tests() {
         let found = build_test(smoke.program).and_then(|built| Ok((names(smoke, &listed(&built)?)?, built)));
         let found = found.map_err(|error| summary.failed("another kernel", format!("{error:#}")));
         let (names, built) = found.ok()?;

@@ -10,6 +10,7 @@ use model::{Family, ForwardingTable, Frontend, ServiceName, ServicePortId};
 use super::observed::Observed;
 use super::script::Script;
 use super::steps::Steps;
+use super::tally::{self, Tally};
 use super::words::{Base, PortRules, Shared};
 use super::written::Written;
 use super::{DELETED_ONE_BY_ONE, Renderer, Style};
@@ -29,6 +30,7 @@ pub(super) struct FamilyState<X> {
     /// Whether the rest is true. If not, the kernel must be read.
     is_known: bool,
     written: BTreeMap<ServicePortId, Written>,
+    tally: Tally,
     ground: Option<Ground>,
     /// Rules that lead to empty chains, and those chains: they may go whenever there is time.
     later: Script,
@@ -92,6 +94,7 @@ impl<X: Xtables> FamilyState<X> {
             family,
             is_known: false,
             written: BTreeMap::new(),
+            tally: Tally::default(),
             ground: None,
             later: Script::default(),
             withheld: BTreeMap::new(),
@@ -107,6 +110,7 @@ impl<X: Xtables> FamilyState<X> {
     pub(super) fn forget(&mut self) {
         (self.is_known, self.ground) = (false, None);
         self.written.clear();
+        self.tally = Tally::default();
         self.later = Script::default();
     }
 
@@ -133,6 +137,9 @@ impl<X: Xtables> FamilyState<X> {
             if !self.goes_on(style, desired, &error, &mut refused) {
                 return Err(error);
             }
+        }
+        if let Some(ground) = &self.ground {
+            self.tally.tell(&ground.base, self.family, synced);
         }
         synced.refused.extend(self.withheld.iter().map(|(id, reason)| (id.clone(), reason.clone())));
         Ok(())
@@ -295,10 +302,14 @@ impl<X: Xtables> FamilyState<X> {
 
     fn remember(&mut self, id: ServicePortId, rules: &PortRules) {
         let written = Written::of(rules);
-        if written == Written::default() {
-            self.written.remove(&id);
+        self.tally.add(&written);
+        let before = if written == Written::default() {
+            self.written.remove(&id)
         } else {
-            self.written.insert(id, written);
+            self.written.insert(id, written)
+        };
+        if let Some(before) = before {
+            self.tally.remove(&before);
         }
     }
 
@@ -306,6 +317,7 @@ impl<X: Xtables> FamilyState<X> {
         for script in scripts.iter().filter(|script| !script.is_empty()) {
             self.door.restore(&script.text())?;
             synced.operations += script.lines();
+            tally::tell_written(script, self.family, synced);
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ mod port;
 mod refusals;
 mod script;
 mod steps;
+mod tally;
 mod text;
 mod words;
 mod written;

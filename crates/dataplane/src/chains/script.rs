@@ -40,6 +40,16 @@ impl Script {
         [&self.before, &self.nat, &self.after, &self.mangle].into_iter().map(Part::count).sum()
     }
 
+    /// How many rules of a table it writes.
+    pub(super) fn rules(&self, table: Table) -> usize {
+        let parts: &[&Part] = match table {
+            Table::Filter => &[&self.before, &self.after],
+            Table::Nat => &[&self.nat],
+            Table::Mangle => &[&self.mangle],
+        };
+        parts.iter().flat_map(|part| &part.lines).filter(|line| !line.starts_with("-D ")).count()
+    }
+
     /// Whether a chain goes.
     pub(super) fn deletes(&self, name: &ChainName) -> bool {
         [&self.before, &self.nat, &self.after, &self.mangle]

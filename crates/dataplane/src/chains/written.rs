@@ -14,6 +14,8 @@ use super::words::{Chain, PortRules, Shared};
 pub(super) struct Written {
     /// Its chains, each with a number for its rules.
     own: BTreeMap<ChainName, u64>,
+    /// How many rules those have.
+    own_rules: usize,
     /// Its rules in chains that all share, as text.
     shared: Vec<(Shared, Box<str>)>,
 }
@@ -26,8 +28,15 @@ impl Written {
             .flat_map(|(chain, rules)| rules.iter().map(|rule| (*chain, rule.to_string().into_boxed_str())));
         Self {
             own: rules.own.iter().map(|chain| (chain.name.clone(), digest(&chain.rules))).collect(),
+            own_rules: rules.own.iter().map(|chain| chain.rules.len()).sum(),
             shared: shared.collect(),
         }
+    }
+
+    /// How many rules it has in a table. Its own chains are all in `nat`.
+    pub(super) fn rules(&self, table: Table) -> usize {
+        let own = if table == Table::Nat { self.own_rules } else { 0 };
+        own + self.shared.iter().filter(|(chain, _)| chain.table == table).count()
     }
 
     /// Its rules in a chain that all share.

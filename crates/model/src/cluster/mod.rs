@@ -7,6 +7,7 @@ mod endpoint_index;
 mod shared;
 mod stored;
 mod vips;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -16,6 +16,9 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     /// `spec.podCIDRs`.
     pub pod_cidrs: Vec<IpNet>,
+    /// It is being deleted, or the cluster autoscaler is about to: load balancers should send nobody here any more. It decides
+    /// no packet.
+    pub is_leaving: bool,
     /// What was malformed.
     pub reports: Vec<Report>,
 }

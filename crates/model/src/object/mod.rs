@@ -43,7 +43,11 @@ pub enum Read {
 
 /// Reads one object of any kind.
 pub fn read(object: &Value) -> Read {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    read_as(object.get("kind").and_then(Value::as_str).unwrap_or_default(), object)
+}
+
+/// Reads one object of this kind: those in a list of an API server do not say it themselves.
+pub fn read_as(kind: &str, object: &Value) -> Read {
     let fact = match kind {
         "Service" => service::read(object).map(Fact::Service),
         "EndpointSlice" => slice::read(object).map(Fact::EndpointSlice),

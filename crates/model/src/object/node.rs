@@ -16,7 +16,13 @@ pub(super) fn read(object: &Value) -> Result<Node, Report> {
     let labels = metadata.at("labels");
     let zone = labels.at("topology.kubernetes.io/zone").text().map(Box::from);
     let (addresses, pod_cidrs) = (addresses(&status.at("addresses")), pod_cidrs(&spec));
-    Ok(Node { name: name.into(), zone, addresses, pod_cidrs, reports: reader.into_reports() })
+    let is_leaving = metadata.at("deletionTimestamp").is_there() || has_leaving_taint(&spec.at("taints"));
+    Ok(Node { name: name.into(), zone, addresses, pod_cidrs, is_leaving, reports: reader.into_reports() })
+}
+
+/// The cluster autoscaler marks a Node that it will remove.
+fn has_leaving_taint(taints: &Field<'_>) -> bool {
+    taints.items().any(|taint| taint.at("key").text() == Some("ToBeDeletedByClusterAutoscaler"))
 }
 
 /// Internal addresses first, then external ones, each in the order of the object.

@@ -50,7 +50,7 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
     })
 }
 
-/// What a load balancer may ask about a Service: how many ready addresses of it are here, over all its ports.
+/// What a load balancer may ask about a Service: how many ready addresses of each family are here, over all its ports.
 pub(super) fn health_check(cluster: &Cluster, name: &ServiceName) -> Option<HealthCheck> {
     let is_served = |service: &&Service| cluster.config().serves(service) && !service.ports.is_empty();
     let service = cluster.service(name).filter(is_served)?;
@@ -63,7 +63,11 @@ pub(super) fn health_check(cluster: &Cluster, name: &ServiceName) -> Option<Heal
             local.filter(|c| c.is_ready() && c.weight > 0 && c.place() == Place::Here).map(|c| c.address),
         );
     }
-    Some(HealthCheck { port, local_endpoints: addresses.len() })
+    let count = |family: Family| {
+        let of_family = addresses.iter().filter(|address| Family::of(**address) == family);
+        service.cluster_ips.get(family).map(|_| of_family.count())
+    };
+    Some(HealthCheck { port, local_endpoints: ByFamily { v4: count(Family::V4), v6: count(Family::V6) } })
 }
 
 fn serving(protocol: Protocol, candidates: &ByFamily<Vec<Candidate<'_>>>) -> Box<[(IpAddr, u16)]> {

@@ -375,6 +375,6 @@ impl Borrow<ServicePortId> for Arc<Claim> {
 pub struct HealthCheck {
     /// `spec.healthCheckNodePort`.
     pub port: u16,
-    /// How many ready endpoints are here.
-    pub local_endpoints: usize,
+    /// How many ready endpoints of each family are here; `None` where the Service has no address of that family.
+    pub local_endpoints: ByFamily<Option<usize>>,
 }

@@ -111,6 +111,7 @@ fn node() -> Fact {
         zone: None,
         addresses: vec![[192, 168, 0, 1].into()],
         pod_cidrs: Vec::new(),
+        is_leaving: false,
         reports: Vec::new(),
     })
 }

@@ -18,6 +18,7 @@ mod completions;
 mod describe;
 mod diff;
 mod explain;
+mod flags;
 mod format;
 mod get;
 mod ipvs;
@@ -29,9 +30,11 @@ mod render;
 mod run;
 mod said;
 mod select;
+mod serve;
 mod status;
 mod suggest;
 mod table;
+mod tuning;
 mod values;
 mod view;
 
@@ -100,31 +103,32 @@ enum Command {
 pub fn run() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let color = ColorWhen::among(&arguments);
-    let matches = match Cli::command().color(color.into()).try_get_matches_from(&arguments) {
+    let mut command = Cli::command().color(color.into());
+    let matches = match command.try_get_matches_from_mut(&arguments) {
         Ok(matches) => matches,
         Err(error) => return output::show_clap(&error),
     };
     match Cli::from_arg_matches(&matches) {
-        Ok(cli) => answer(&cli),
+        Ok(cli) => answer(&cli, &flags::of(&command, &matches)),
         Err(error) => output::show_clap(&error),
     }
 }
 
-fn answer(cli: &Cli) -> ExitCode {
+fn answer(cli: &Cli, flags: &[(String, String)]) -> ExitCode {
     let output = Output::new(cli.global.color, cli.global.log_format);
     let level = if matches!(cli.command, Command::Run(_)) { LevelFilter::INFO } else { LevelFilter::WARN };
     logging::start(cli.global.log_format, output.colours_errors(), level);
-    output.finish(&obey(cli, &output))
+    output.finish(&obey(cli, flags, &output))
 }
 
-fn obey(cli: &Cli, output: &Output) -> Result<Said, Failure> {
+fn obey(cli: &Cli, flags: &[(String, String)], output: &Output) -> Result<Said, Failure> {
     match &cli.command {
         Command::Get(args) => get::run(args, &cli.shared),
         Command::Describe(args) => describe::run(args, &cli.shared),
         Command::Explain(args) => explain::run(args, &cli.shared, output.paint()),
         Command::Check(args) => check::run(args, &cli.shared, output.paint()),
         Command::Render(args) => render::run(args, &cli.shared),
-        Command::Run(args) => run::run(args, &cli.shared, output),
+        Command::Run(args) => run::run(args, &cli.shared, flags, output),
         Command::Status(args) => status::run(args, &cli.shared),
         Command::Diff(args) => diff::run(args, &cli.shared),
         Command::Cleanup(args) => cleanup::run(args, &cli.shared),
@@ -135,6 +139,25 @@ fn obey(cli: &Cli, output: &Output) -> Result<Said, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_are_shown_with_their_values_and_defaults() {
+        let mut command = Cli::command();
+        let line = ["portway", "run", "--from", "a", "--from", "b", "--take-over", "--oom-score-adj", "-5"];
+        let matches = command.try_get_matches_from_mut(line).expect("these are options");
+        let flags = flags::of(&command, &matches);
+        let value =
+            |name: &str| flags.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        assert_eq!(
+            (value("from"), value("take-over"), value("stand-by")),
+            (Some("a,b"), Some("true"), Some("false"))
+        );
+        assert_eq!(
+            (value("mode"), value("oom-score-adj"), value("node-ip")),
+            (Some("nftables"), Some("-5"), Some(""))
+        );
+        assert_eq!((value("successor"), value("help")), (None, None), "not for people");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use apiserver::Access;
 use clap::Args;
 use dataplane::ipvs;
 
@@ -14,13 +16,19 @@ use super::ipvs::IpvsArgs;
 use super::mode::{WITH_PROGRAM, if_given, refuse_foreign_options};
 use super::output::Output;
 use super::said::{Failure, Said};
+use super::serve::ServeArgs;
+use super::tuning::TuningArgs;
 use super::values::{Sentence, Words, duration};
 use super::view::refusal;
 use crate::modes::{Mode, Program};
-use crate::run::{self, Arrival, End, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish};
+use crate::run::{
+    self, Arrival, End, Origin, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish,
+};
 
 const EXAMPLES: &str = "\
 Examples:
+  portway run                                      in a Pod of a cluster, by its account
+  portway run --kubeconfig /etc/portway/kubeconfig --mode iptables
   portway run --mode nftables --from /etc/portway
   portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
   portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
@@ -33,6 +41,14 @@ without `--from`, ask it by the socket in its folder (`--run-dir`), which answer
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunArgs {
+    /// The way to the API server, where Services come from unless `--from` names manifests [default: the account of our Pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The URL of the API server, in place of the one in `--kubeconfig`
+    #[arg(long, value_name = "URL")]
+    master: Option<String>,
+
     /// The mode
     #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
     mode: Mode,
@@ -78,6 +94,12 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     ipvs: IpvsArgs,
 
+    #[command(flatten)]
+    serve: ServeArgs,
+
+    #[command(flatten)]
+    tuning: TuningArgs,
+
     /// The process to which this one has just handed over
     #[arg(long, hide = true, requires = "stand_by")]
     successor: Option<u32>,
@@ -104,6 +126,30 @@ impl RunArgs {
         refuse_foreign_options(self.mode, &given)
     }
 
+    /// Manifests where some are named, else an API server.
+    fn origin(&self, shared: &Shared) -> Result<Origin, Failure> {
+        let from = shared.named_sources();
+        let names_server = self.kubeconfig.is_some() || self.master.is_some();
+        match (from.is_empty(), names_server) {
+            (false, false) => Ok(Origin::Files { from, allocation: shared.allocation(false) }),
+            (false, true) => Err(Failure::usage(
+                "two sources of Services: `--kubeconfig` and `--master` name an API server, and `--from` or PORTWAY_FROM \
+                 manifests: leave one out",
+            )),
+            (true, _) => {
+                let access = Access::choose(self.kubeconfig.clone(), self.master.clone());
+                let access = access.map_err(|error| Failure::usage(error.to_string()))?;
+                let config = shared.config()?;
+                Ok(Origin::Server(apiserver::Settings {
+                    access,
+                    node_name: config.node_name,
+                    service_proxy_name: config.service_proxy_name,
+                    pace: apiserver::Pace::default(),
+                }))
+            }
+        }
+    }
+
     /// Ports of ours must not be taken for node ports.
     fn relay(&self, shared: &Shared) -> Result<RelaySettings, Failure> {
         let ports = self.proxy_port_range.as_ref().and_then(|ports| ports.0.clone());
@@ -125,8 +171,14 @@ impl RunArgs {
 }
 
 /// Runs `portway run`.
-pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Said, Failure> {
+pub(super) fn run(
+    args: &RunArgs,
+    shared: &Shared,
+    flags: &[(String, String)],
+    output: &Output,
+) -> Result<Said, Failure> {
     args.refuse_foreign_options()?;
+    let is_in_cluster = shared.named_sources().is_empty();
     let settings = Settings {
         wish: Wish {
             mode: args.mode,
@@ -135,14 +187,16 @@ pub(super) fn run(args: &RunArgs, shared: &Shared, output: &Output) -> Result<Sa
             ipvs: args.ipvs.over(ipvs::Options::default()),
         },
         relay: args.relay(shared)?,
-        from: shared.sources()?,
+        origin: args.origin(shared)?,
         config: shared.config()?,
-        allocation: shared.allocation(false),
         run_dir: shared.run_dir().to_owned(),
         pace: PaceOptions {
             min_sync_period: args.min_sync_period,
             sync_period: args.sync_period.max(SHORTEST),
         },
+        serve: args.serve.options(is_in_cluster),
+        tuning: args.tuning.tuning(is_in_cluster),
+        flags: flags.to_vec(),
         arrival: args.arrival(),
     };
     match run::run(&settings, &mut |line| output.say(line)).map_err(|error| failure(&error))? {

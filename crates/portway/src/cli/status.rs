@@ -9,7 +9,7 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
-use crate::run::{DriftStatus, IpvsStatus, RelayStatus, Status};
+use crate::run::{DriftStatus, IpvsStatus, NodeStanding, RelayStatus, ServerStatus, ServerTrouble, Status};
 use crate::socket;
 
 const EXAMPLES: &str = "\
@@ -17,7 +17,8 @@ Examples:
   portway status
   portway status -o json
 
-Needs root. Exit codes: 0 the kernel holds what it should, 1 it does not, or no portway runs here.";
+Needs root. Exit codes: 0 the kernel holds what it should, 1 it does not, or the API server does not tell what that is, or no
+portway runs here.";
 
 /// `portway status`.
 #[derive(Args, Debug)]
@@ -39,6 +40,7 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
     };
     let is_fought_over = !status.drift.fighting.is_empty();
     let found_wrong = status.failures.in_a_row > 0
+        || status.server.as_ref().is_some_and(|server| !server.troubles.is_empty())
         || !status.refused.is_empty()
         || !status.is_in_sync && (is_fought_over || !status.beside.stays.is_empty());
     Ok(Said { text, warnings: Vec::new(), found_wrong })
@@ -61,6 +63,13 @@ fn show(status: &Status) -> String {
         ("Services", format!("{}, with {} service ports", status.services, status.service_ports)),
         ("Reports", reports(status)),
     ];
+    if let Some(server) = &status.server {
+        lines.push(("API server", heard(server)));
+        lines.extend(server.troubles.iter().map(|(of, trouble)| ("Trouble", troubled(of, trouble))));
+    }
+    if status.node_standing == NodeStanding::Leaving {
+        lines.push(("Leaving", "this node is being removed from the cluster".to_owned()));
+    }
     lines.extend(status.relay.as_ref().map(|relay| ("Relay", carried(relay))));
     if let Some(ipvs) = &status.ipvs {
         lines.extend([
@@ -78,6 +87,12 @@ fn show(status: &Status) -> String {
             .iter()
             .map(|(doing, reason)| ("Failing", printable(&format!("cannot {doing}: {reason}")))),
     );
+    lines.extend(
+        status
+            .not_listening
+            .iter()
+            .map(|(listener, reason)| ("Not heard", printable(&format!("{listener}: {reason}")))),
+    );
     lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
     lines.extend(
         status.warned.iter().map(|(port, reason)| ("Warning", printable(&format!("{port}: {reason}")))),
@@ -91,6 +106,25 @@ fn show(status: &Status) -> String {
         let _ = writeln!(text, "{:<12}{value}", format!("{label}:"));
     }
     text
+}
+
+fn heard(server: &ServerStatus) -> String {
+    let address = printable(&server.address);
+    let heard = match server.heard_seconds_ago {
+        Some(seconds) => format!("the picture is what it said {}", ago(seconds)),
+        None => "it has not told everything yet".to_owned(),
+    };
+    let missing = if server.incomplete.is_empty() {
+        String::new()
+    } else {
+        format!("; {} were never told in full", server.incomplete.join(", "))
+    };
+    format!("{address}: {heard}{missing}")
+}
+
+fn troubled(of: &str, trouble: &ServerTrouble) -> String {
+    let (seconds, retry) = (trouble.for_seconds, trouble.retry_in_ms);
+    printable(&format!("{of}, for {seconds} s, tried again in {retry} ms: {}", trouble.reason))
 }
 
 fn carried(relay: &RelayStatus) -> String {

@@ -1,15 +1,17 @@
 //! Carries out errands: what is to be done in this kernel beside the rules.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use dataplane::{flows, ipvs, nftables, upstream};
 use kernel::conntrack::Netlink;
 use kernel::host::{Link, links};
 use kernel::xtables::{Programs, Variant};
 use kernel::{ipset, nft};
+use model::Family;
 use model::flows::StaleFlows;
 
-use super::errands::{Done, Errand};
+use super::errands::{Done, Errand, Pass};
 use crate::host;
 use crate::modes::Mode;
 
@@ -39,9 +41,20 @@ impl Beside {
             Some(conntrack) => conntrack,
             None => Netlink::open().map_err(|error| error.to_string())?,
         };
-        let forgotten = flows::forget(&mut conntrack, stale).map_err(|error| error.to_string())?;
+        let mut done = Done::default();
+        for family in Family::ALL {
+            let of_family = |flows: &&StaleFlows| Family::of(flows.destination.0) == family;
+            let stale: BTreeSet<_> = stale.iter().filter(of_family).cloned().collect();
+            if stale.is_empty() {
+                continue;
+            }
+            let begun = Instant::now();
+            let forgotten = flows::forget(&mut conntrack, &stale).map_err(|error| error.to_string())?;
+            done.flows += forgotten.forgotten;
+            done.passes.push(Pass { family, flows: forgotten.forgotten, took: begun.elapsed() });
+        }
         self.conntrack = Some(conntrack);
-        Ok(Done { flows: forgotten.forgotten, ..Done::default() })
+        Ok(done)
     }
 
     /// Removes the rules of other modes and programs, whose work ours do now. One that fails does not hide the others.

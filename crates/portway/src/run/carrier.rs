@@ -105,6 +105,12 @@ impl Carrier {
         }
     }
 
+    /// What was carried, for a page that does not wait: `None` while the relay is busy.
+    pub(super) fn traffic(&self) -> Option<Vec<Traffic>> {
+        let relay = self.relay.try_lock().ok()?;
+        Some(relay.counters().into_iter().map(|(id, counters)| Traffic::of(&id, &counters)).collect())
+    }
+
     /// Whether there is nothing to hand over and nothing to wait for.
     pub(super) fn is_idle(&self) -> bool {
         let relay = self.lock();

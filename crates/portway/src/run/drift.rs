@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Now;
 use super::status::text;
+use crate::metrics::Gauges;
 
 /// A program may come back so often.
 const RETURNS_MAX: usize = 3;
@@ -128,6 +129,11 @@ impl Drift {
         last.is_some_and(|last| *last + WINDOW + TRUCE > now.elapsed)
     }
 
+    /// Does somebody come back again and again?
+    pub(super) fn is_at_war_with_anybody(&self, now: Now) -> bool {
+        self.fighting.iter().any(|program| self.is_at_war(program, now))
+    }
+
     fn forget_the_quiet(&mut self, now: Duration) {
         for (program, times) in &mut self.returns {
             // A war lasts as long as its program comes back after each truce.
@@ -164,12 +170,23 @@ impl Drift {
         self.suspect.is_some()
     }
 
+    /// May something be wrong with the kernel, which the next compare shows?
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.suspect.is_some() || self.lost.planned_at.is_some()
+    }
+
     /// What may be wrong with the kernel until the next compare, in words; `None` if nothing was heard.
     pub(super) fn suspicion(&self) -> Option<String> {
         let by = self.suspect.as_ref().map(|suspect| format!("{suspect} changed our tables"));
         by.or_else(|| {
             self.lost.planned_at.map(|_| "the kernel could not tell all that others changed".to_owned())
         })
+    }
+
+    /// Adds what was repaired.
+    pub(super) fn count(&self, gauges: Gauges) -> Gauges {
+        let fighting = self.fighting.len();
+        Gauges { repairs: self.repairs, repair_operations: self.operations, fighting, ..gauges }
     }
 
     pub(super) fn status(&self, now: Now) -> DriftStatus {

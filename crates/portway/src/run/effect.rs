@@ -6,6 +6,7 @@ use std::time::Duration;
 use dataplane::Scope;
 use model::ServicePortId;
 
+use super::announce::Announcement;
 use super::errands::Errand;
 use super::event::Reply;
 use super::handover::Successor;
@@ -32,6 +33,10 @@ pub enum Effect {
     Tell(String),
     /// Write this to the log.
     Log(Line),
+    /// Say this to the cluster, as a Kubernetes Event.
+    Announce(Announcement),
+    /// Answer load balancers as the table says now: the kernel does what it says.
+    AnswerBalancers,
     /// End, and leave the rules in place.
     Exit,
     /// Give way to another portway, and stand by.
@@ -79,6 +84,8 @@ pub enum Answer {
 pub enum Line {
     /// A sync was done.
     Synced {
+        /// How many service ports it was about.
+        service_ports: usize,
         /// How many operations were written.
         operations: usize,
         /// How long it took.
@@ -160,8 +167,31 @@ pub enum Line {
         /// When it is tried again.
         retry_in: Duration,
     },
-    /// Something is wrong with a file.
+    /// Nobody can be answered at one of our ports.
+    NotListening {
+        /// Which.
+        listener: String,
+        /// Why.
+        reason: String,
+    },
+    /// Where nobody could be answered, somebody can now.
+    Listening(String),
+    /// Something is wrong with a file, or with an object of which nothing can be used.
     Problem(String),
+    /// Something does not work with the API server; what it told before stays in force.
+    ServerTrouble {
+        /// With these objects.
+        of: &'static str,
+        /// What, and the way out.
+        reason: String,
+        /// When it is tried again.
+        retry_in: Duration,
+    },
+    /// The API server answers again.
+    ServerAnswers {
+        /// About these objects.
+        of: &'static str,
+    },
     /// The source was read for the first time, and so many of its objects have something wrong.
     Reports(usize),
     /// The process ends because of this signal.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dataplane::Synced;
 use model::flows::{StaleFlows, flows_to, stale_flows};
-use model::{Delta, ForwardingTable, Frontend, NodePortAddress, Protocol};
+use model::{Delta, Family, ForwardingTable, Frontend, NodePortAddress, Protocol};
 
 use super::pace::BackOff;
 
@@ -34,12 +34,25 @@ pub enum ErrandKind {
 pub struct Done {
     /// How many flows were forgotten.
     pub flows: u64,
+    /// The passes through the connection tracker that this took.
+    pub passes: Vec<Pass>,
     /// What was removed, in words.
     pub removed: Vec<String>,
     /// What had to stay, and what to do about it.
     pub stays: Vec<String>,
     /// Why it was not all; trying again helps.
     pub again: Option<String>,
+}
+
+/// A pass through the connection tracker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Whose flows were looked at.
+    pub family: Family,
+    /// How many were forgotten.
+    pub flows: u64,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl Errand {

@@ -53,9 +53,22 @@ pub enum RunError {
         /// What the system said.
         source: io::Error,
     },
+    /// A port of ours cannot be had, and `--bind-address-hard-fail` says to end then.
+    #[error(
+        "{listener} cannot be opened: {reason}. Without `--bind-address-hard-fail` it would be tried again"
+    )]
+    NotListening {
+        /// Which.
+        listener: String,
+        /// Why.
+        reason: String,
+    },
     /// The files cannot be read or followed.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// There is no way to an API server.
+    #[error(transparent)]
+    Access(#[from] apiserver::AccessError),
     /// The store of addresses cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,14 +1,17 @@
 //! Everything that can ever happen to the loop.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use apiserver::News;
 use dataplane::{Meddled, SyncError, Synced};
 use model::time::Timestamp;
 
 use super::effect::Answer;
 use super::errands::{Done, ErrandKind};
 use super::handover::Successor;
+use super::listeners::Listener;
 use crate::host::HostFacts;
 use crate::objects::{Change, Problem};
 
@@ -24,6 +27,8 @@ pub enum Event {
         /// Of every file something is in force: its content, or its last good one. If not, objects may be missing.
         is_complete: bool,
     },
+    /// The API server told something, or cannot be reached.
+    Told(News),
     /// These are the addresses of this host now.
     AddressesChanged(HostFacts),
     /// Somebody else wrote to our tables, or may have.
@@ -55,6 +60,8 @@ pub enum Event {
         /// What it came to, or why it did not.
         result: Result<Done, String>,
     },
+    /// These of our listeners cannot be opened now, and why; all others are open.
+    NotListening(BTreeMap<Listener, String>),
     /// Another portway wants to go on in our place.
     HandOver(Successor),
     /// The process is asked to end, by this signal.

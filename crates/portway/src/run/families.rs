@@ -12,7 +12,13 @@ use kernel::nft::{
 use super::RunError;
 
 /// The kernel lists IPv6 addresses here, wherever there is IPv6.
-pub(super) const HAS_IPV6: &str = "/proc/net/if_inet6";
+pub(crate) const HAS_IPV6: &str = "/proc/net/if_inet6";
+
+/// The families that are served: a host without IPv6 is served without it.
+pub(super) fn served() -> Vec<model::Family> {
+    let has_ipv6 = Path::new(HAS_IPV6).exists();
+    model::Family::ALL.into_iter().filter(|family| *family == model::Family::V4 || has_ipv6).collect()
+}
 
 /// Which families there are to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]

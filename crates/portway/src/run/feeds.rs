@@ -4,6 +4,7 @@
 //! ends although the loop is there, by a mistake of ours, is told to the loop: rules that nobody updates are worse than a
 //! restart.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{SyncSender, channel};
 use std::thread::{self, JoinHandle};
@@ -20,6 +21,7 @@ use super::event::{Event, Question, Reply};
 use super::handover::Door;
 use crate::host::HostFacts;
 use crate::manifests::{Source, SourceError};
+use crate::serve::Servers;
 use crate::socket::Server;
 
 /// How long a feed waits before it looks whether anybody still listens, and before it tries again what failed.
@@ -73,6 +75,16 @@ pub(super) fn files(mut source: Source, events: Events) -> io::Result<JoinHandle
             if events.send(Event::FilesChanged { changes, problems, is_complete }).is_err() {
                 return;
             }
+        }
+    })
+}
+
+/// Tells what an API server tells.
+pub(super) fn server(settings: apiserver::Settings, events: Events) -> io::Result<JoinHandle<()>> {
+    start("the API server", &events.clone(), move || {
+        let mut tell = |news| events.send(Event::Told(news)).is_ok();
+        if let Err(error) = apiserver::watch(&settings, &mut tell) {
+            tracing::error!(%error, "the Kubernetes client cannot start");
         }
     })
 }
@@ -168,11 +180,23 @@ pub(super) fn signals(termination: Termination, events: Events) -> io::Result<Jo
 
 /// Tells of questions.
 pub(super) fn questions(server: Server, events: Events) -> io::Result<JoinHandle<()>> {
-    let alarm_to = events.clone();
-    let ask = move |question: Question| -> Option<Answer> {
-        let (reply, answer) = channel();
-        events.send(Event::Query(question, Reply(reply))).ok()?;
-        answer.recv_timeout(ANSWER_WAIT).ok()
-    };
-    start("questions", &alarm_to, move || server.serve(ask))
+    start("questions", &events.clone(), move || server.serve(move |question| ask(&events, question)))
+}
+
+/// Asks the loop, and waits for its answer.
+pub(super) fn ask(events: &Events, question: Question) -> Option<Answer> {
+    let (reply, answer) = channel();
+    events.send(Event::Query(question, Reply(reply))).ok()?;
+    answer.recv_timeout(ANSWER_WAIT).ok()
+}
+
+/// Answers by HTTP, and tells of ports that cannot be had.
+pub(super) fn servers(servers: Servers, events: Events) -> io::Result<JoinHandle<()>> {
+    start("HTTP clients", &events.clone(), move || {
+        // A loop that has no time for it now is told later.
+        let tell = |failing: &BTreeMap<_, _>| events.try_send(Event::NotListening(failing.clone())).is_ok();
+        if let Err(error) = servers.serve(tell) {
+            tracing::error!(%error, "nobody can be answered by HTTP");
+        }
+    })
 }

@@ -8,8 +8,12 @@ const NONE_YET: &str = "none went well yet, and what the kernel held at the star
 /// Writes a line.
 pub(super) fn log(line: &Line) {
     match line {
-        Line::Synced { operations, took, full } => {
-            tracing::info!(operations, took_ms = took.as_millis(), full, "synced");
+        // A compare that finds nothing comes every half minute: that is a metric.
+        Line::Synced { service_ports, operations: 0, took, full } => {
+            tracing::debug!(service_ports, operations = 0, took_ms = took.as_millis(), full, "synced");
+        }
+        Line::Synced { service_ports, operations, took, full } => {
+            tracing::info!(service_ports, operations, took_ms = took.as_millis(), full, "synced");
         }
         Line::Repaired { operations, by } => tracing::warn!(
             operations,
@@ -51,7 +55,16 @@ pub(super) fn log(line: &Line) {
             retry_in_ms = retry_in.as_millis(),
             "addresses cannot be given, what is in force stays so: {reason}"
         ),
+        Line::NotListening { listener, reason } => {
+            tracing::warn!("{listener} is not answered, which is tried again every second: {reason}");
+        }
+        Line::Listening(listener) => tracing::info!("{listener} is answered now"),
         Line::Problem(problem) => tracing::warn!("{problem}"),
+        Line::ServerTrouble { of, reason, retry_in } => tracing::warn!(
+            retry_in_ms = retry_in.as_millis(),
+            "{of}: {reason}; what was told before stays in force"
+        ),
+        Line::ServerAnswers { of } => tracing::info!("{of}: the API server answers again"),
         Line::Reports(count) => {
             tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
         }

@@ -1,7 +1,7 @@
 //! `portway run`: makes a kernel follow the picture of this node, for as long as the process lives.
 //!
 //! ```text
-//!   files ───────┐                                          ┌──► dataplane ──┐
+//!   files, server┐                                          ┌──► dataplane ──┐
 //!   addresses ───┤                                          │                │ Synced, Settled, Ran
 //!   notifications┤                                          │                │
 //!   signals ─────┼──► Event ──► Loop::step(event, now) ──► Effect            │
@@ -11,10 +11,12 @@
 //!
 //! One value, [`Loop`], owns all state. [`Event`] is everything that can ever happen to it, [`Effect`] everything that it can
 //! ever want. It reads no clock and touches no kernel, so a test drives the very same loop with a clock of its own.
+//! What it has to say to the cluster goes out as an [`Announcement`]; how healthy it is, a server reads from [`HealthFacts`].
 //! `shell` feeds it and carries out the effects; `feeds` are the threads that wait for the outside.
 //!
 //! Absent on purpose: decisions about packets (the model's) and rules (the dataplane's).
 
+mod announce;
 mod beside;
 mod carrier;
 mod drift;
@@ -25,7 +27,10 @@ mod event;
 mod families;
 mod feeds;
 mod handover;
+mod health;
+mod http;
 mod ipvs;
+mod listeners;
 mod localnet;
 mod lock;
 mod log;
@@ -34,20 +39,28 @@ mod pace;
 mod shell;
 mod state;
 mod status;
+mod tuning;
 
+pub use announce::{Announcement, Regarding, Tone};
 pub use carrier::RelaySettings;
 pub use drift::{DriftStatus, Repair};
 pub use effect::{Answer, Effect, Line, Work};
-pub use errands::{Done, Errand, ErrandKind};
+pub use errands::{Done, Errand, ErrandKind, Pass};
 pub use error::RunError;
 pub use event::{Event, Now, Question, Reply};
+pub(crate) use families::HAS_IPV6;
 pub use families::{Families, HostKernel, refused};
 pub use handover::{Arrival, Successor};
+pub use health::{Health, HealthFacts};
 pub use ipvs::IpvsStatus;
+pub use listeners::Listener;
 pub use localnet::Localnet;
 pub use lock::RunDir;
 pub use open::{Opened, Wish, iptables_options, open, open_ipvs, userspace_options};
 pub use pace::PaceOptions;
-pub use shell::{End, Settings, run};
+pub use shell::{End, Origin, Settings, run};
 pub use state::{Loop, Start};
-pub use status::{Beside, Failures, LastSync, Pending, RelayStatus, Status};
+pub use status::{
+    Beside, Failures, LastSync, NodeStanding, Pending, RelayStatus, ServerStatus, ServerTrouble, Status,
+};
+pub use tuning::{ConntrackMax, Tuning};

@@ -6,19 +6,19 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane::{Dataplane, Synced, ipvs};
 use kernel::host::Watch;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
-use model::Config;
 use model::time::Timestamp;
+use model::{Config, NodePortAddress};
 
 use super::beside::Beside;
 use super::carrier::{Carrier, RelaySettings};
-use super::effect::{Answer, Effect};
+use super::effect::{Answer, Effect, Work};
 use super::errands::Errand;
 use super::event::{Event, Now};
 use super::handover::{Arrival, Door, Locks, Successor};
@@ -28,12 +28,14 @@ use super::log::log;
 use super::open::{Opened, Wish, open};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
-use super::{RunError, feeds};
+use super::tuning::Tuning;
+use super::{RunError, families, feeds, http};
 use crate::embedded::{self, Embedded};
 use crate::host::HostFacts;
 use crate::manifests::Source;
 use crate::modes::Mode;
 use crate::picture::Picture;
+use crate::serve::{self, Balancers, Board, Remote, Servers};
 use crate::socket::Server;
 
 /// Events that may wait. A feed that is quicker than the loop waits itself.
@@ -46,18 +48,55 @@ pub struct Settings {
     pub wish: Wish,
     /// The relay of modes that carry connections themselves, and of node ports on localhost.
     pub relay: RelaySettings,
-    /// Files and folders of manifests.
-    pub from: Vec<PathBuf>,
+    /// Where objects come from.
+    pub origin: Origin,
     /// The choices that decide packets.
     pub config: Config,
-    /// What Services are given.
-    pub allocation: embedded::Options,
     /// The folder of the lock and of the socket.
     pub run_dir: PathBuf,
     /// The pace.
     pub pace: PaceOptions,
+    /// Where to answer by HTTP.
+    pub serve: serve::Options,
+    /// Settings of the kernel.
+    pub tuning: Tuning,
+    /// The options with their values, to be shown.
+    pub flags: Vec<(String, String)>,
     /// What to do where another portway is there already.
     pub arrival: Arrival,
+}
+
+/// Where objects come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// From manifests.
+    Files {
+        /// Files and folders.
+        from: Vec<PathBuf>,
+        /// What Services are given.
+        allocation: embedded::Options,
+    },
+    /// From an API server.
+    Server(apiserver::Settings),
+}
+
+/// What objects come from, opened.
+enum Opening {
+    Files(Source),
+    Server(apiserver::Settings),
+}
+
+impl Opening {
+    /// Refuses what is named wrongly. A server need not be there yet.
+    fn of(origin: &Origin) -> Result<(Self, Option<String>), RunError> {
+        match origin {
+            Origin::Files { from, .. } => Ok((Opening::Files(Source::open(from)?), None)),
+            Origin::Server(settings) => {
+                let address = settings.access.address()?;
+                Ok((Opening::Server(settings.clone()), Some(address)))
+            }
+        }
+    }
 }
 
 /// How a run ended.
@@ -69,7 +108,7 @@ pub enum End {
     HandedOver(Successor),
 }
 
-/// Makes this kernel follow the files until the process is asked to end. The rules stay in place. `tell` says a line to
+/// Makes this kernel follow the source until the process is asked to end. The rules stay in place. `tell` says a line to
 /// whoever started us.
 ///
 /// The calling thread must be the only one: signals are blocked in it and in those that it starts.
@@ -79,7 +118,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let carrier = Carrier::start(&settings.relay)?;
     let mut opened = open(settings.wish.clone(), carrier.relay())?;
     opened.try_to_write()?;
-    let source = Source::open(&settings.from)?;
+    let (source, server_address) = Opening::of(&settings.origin)?;
     let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
         return Ok(End::Stopped);
     };
@@ -98,12 +137,27 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let picture = picture(settings, clock.now())?;
     let now = Now { elapsed: Duration::ZERO, ..clock.now() };
     let (mode, pace) = (settings.wish.mode, settings.pace);
-    let state = Loop::new(Start { mode, program, picture, host: host.clone(), pace, glance, now });
+    let start = Start {
+        mode,
+        program,
+        families: families::served(),
+        picture,
+        server: server_address,
+        host: host.clone(),
+        pace,
+        glance,
+        now,
+    };
+    let state = Loop::new(start);
+    let (sender, events) = sync_channel(EVENTS_MAX);
+    let board = Board::new(clock.started);
+    board.publish(state.health(), state.gauges());
+    let (servers, remote) = http::open(settings, &board, &carrier, &sender)?;
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
-    let outside = Outside { termination, source, watch, node_name, host, monitor, server, door };
-    let events = outside.listen()?;
+    let outside = Outside { termination, source, watch, node_name, host, monitor, server, servers, door };
+    outside.listen(&sender)?;
     let beside = Beside::new(mode, program);
     let localnet = settings.wish.localhost_node_ports.then_some(localnet);
     let shell = Shell {
@@ -114,10 +168,17 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         beside,
         carrier: carrier.clone(),
         predecessors: inheritance.lines,
+        balancers: settings.wish.promises().default_node_port_addresses,
+        board,
+        remote,
+        tuning: Some(settings.tuning),
         clock,
         wake_at: None,
     };
-    let end = shell.serve(&events, tell)?;
+    let (end, remote) = shell.serve(&events, tell);
+    // A successor listens where we did.
+    remote.close();
+    let end = end?;
     // Who asks now hears that nobody is there, either way; without the file it looks so too.
     let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
     finish(end, locks, &carrier, &events).map_err(system("hear signals"))
@@ -150,23 +211,28 @@ fn hand_over(mut successor: Successor, locks: Locks, carrier: &Carrier) -> io::R
 /// Everything that is listened to.
 struct Outside {
     termination: Termination,
-    source: Source,
+    source: Opening,
     watch: Option<Watch>,
     node_name: String,
     host: HostFacts,
     monitor: Option<Monitor>,
     server: Server,
+    servers: Servers,
     door: Door,
 }
 
 impl Outside {
     /// Starts the threads that listen.
-    fn listen(mut self) -> Result<Receiver<Event>, RunError> {
-        self.source.follow()?;
-        let (sender, events) = sync_channel(EVENTS_MAX);
+    fn listen(mut self, sender: &SyncSender<Event>) -> Result<(), RunError> {
+        if let Opening::Files(source) = &mut self.source {
+            source.follow()?;
+        }
         let start = || -> io::Result<()> {
             feeds::signals(self.termination, sender.clone())?;
-            feeds::files(self.source, sender.clone())?;
+            match self.source {
+                Opening::Files(source) => feeds::files(source, sender.clone())?,
+                Opening::Server(settings) => feeds::server(settings, sender.clone())?,
+            };
             if let Some(watch) = self.watch {
                 feeds::addresses(watch, self.node_name, self.host, sender.clone())?;
             }
@@ -174,17 +240,22 @@ impl Outside {
                 feeds::meddling(monitor, sender.clone())?;
             }
             feeds::successors(self.door, sender.clone())?;
-            feeds::questions(self.server, sender)?;
+            feeds::questions(self.server, sender.clone())?;
+            feeds::servers(self.servers, sender.clone())?;
             Ok(())
         };
-        start().map_err(system("start a thread"))?;
-        Ok(events)
+        start().map_err(system("start a thread"))
     }
 }
 
 fn picture(settings: &Settings, now: Now) -> Result<Picture, RunError> {
-    let embedded = Embedded::open(settings.allocation.clone(), now.wall)?;
-    Ok(Picture::new(settings.config.clone(), embedded, None))
+    let config = settings.config.clone();
+    match &settings.origin {
+        Origin::Files { allocation, .. } => {
+            Ok(Picture::new(config, Embedded::open(allocation.clone(), now.wall)?, None))
+        }
+        Origin::Server(_) => Ok(Picture::of_server(config)),
+    }
 }
 
 /// Addresses count from the moment at which the watch was opened, so it is opened before they are read.
@@ -229,18 +300,39 @@ struct Shell {
     carrier: Carrier,
     /// The lines to those in whose place we go on. They serve until these end.
     predecessors: Vec<UnixStream>,
+    /// Where node ports answer when nothing is configured.
+    balancers: NodePortAddress,
+    board: Board,
+    remote: Remote,
+    /// Settings of the kernel that are not made yet.
+    tuning: Option<Tuning>,
     clock: Clock,
     wake_at: Option<Duration>,
 }
 
 impl Shell {
-    fn serve(mut self, events: &Receiver<Event>, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
+    fn serve(
+        mut self,
+        events: &Receiver<Event>,
+        tell: &mut dyn FnMut(&str),
+    ) -> (Result<End, RunError>, Remote) {
+        self.tune();
         while let Some(event) = self.wait(events) {
-            if let ControlFlow::Break(end) = self.take(event, tell) {
-                return end;
+            match &event {
+                Event::FilesChanged { changes, .. } => {
+                    self.board.measure(|meters| meters.heard(changes, jiff::Timestamp::now()));
+                }
+                Event::Told(news) => {
+                    self.board.measure(|meters| meters.told(news, jiff::Timestamp::now()));
+                }
+                _ => {}
             }
+            if let ControlFlow::Break(end) = self.take(event, tell) {
+                return (end, self.remote);
+            }
+            self.board.publish(self.state.health(), self.state.gauges());
         }
-        Ok(End::Stopped)
+        (Ok(End::Stopped), self.remote)
     }
 
     /// The next event; a tick when its time has come. `None` when nothing can come any more.
@@ -260,20 +352,12 @@ impl Shell {
             self.wake_at = None;
             for effect in self.state.step(event, self.clock.now()) {
                 match effect {
-                    Effect::Sync(work) => {
-                        let begun = self.clock.now().elapsed;
-                        let result = self.dataplane.sync(self.state.table(), work.scope());
-                        let result = result.map(|synced| self.guarded(synced));
-                        next = Some(Event::Synced { result, took: self.since(begun) });
-                    }
-                    Effect::Settle => {
-                        let begun = self.clock.now().elapsed;
-                        let result = self.dataplane.settle();
-                        next = Some(Event::Settled { result, took: self.since(begun) });
-                    }
+                    Effect::Sync(work) => next = Some(self.sync(&work)),
+                    Effect::Settle => next = Some(self.settle()),
                     Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
                     Effect::Run(errand) => {
                         let result = self.beside.run(&errand);
+                        self.board.measure(|meters| meters.ran(&result));
                         if errand == Errand::TakeOver {
                             // Ours is in force, and what led to our predecessors is gone.
                             self.predecessors.clear();
@@ -294,6 +378,10 @@ impl Shell {
                     }
                     Effect::Tell(text) => tell(&text),
                     Effect::Log(line) => log(&line),
+                    Effect::Announce(said) => said.log(),
+                    Effect::AnswerBalancers => {
+                        self.remote.answer(Balancers::of(self.state.table(), self.balancers));
+                    }
                     Effect::Exit => return ControlFlow::Break(Ok(End::Stopped)),
                     Effect::HandOver(successor) => {
                         return ControlFlow::Break(Ok(End::HandedOver(successor)));
@@ -303,6 +391,44 @@ impl Shell {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Who asks for health meanwhile must know that something is under way: it may hang.
+    fn sync(&mut self, work: &Work) -> Event {
+        self.board.publish(self.state.health(), self.state.gauges());
+        let begun = self.clock.now().elapsed;
+        let result = self.dataplane.sync(self.state.table(), work.scope());
+        let result = result.map(|synced| self.guarded(synced));
+        let (took, was_full) = (self.since(begun), !matches!(work, Work::Changed(_)));
+        self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
+        if result.is_ok() {
+            self.tune();
+        }
+        Event::Synced { result, took }
+    }
+
+    fn settle(&mut self) -> Event {
+        let begun = self.clock.now().elapsed;
+        let result = self.dataplane.settle();
+        self.board.measure(|meters| meters.settled(&result));
+        Event::Settled { result, took: self.since(begun) }
+    }
+
+    /// Makes settings of the kernel, once they are there: rules load the connection tracker.
+    fn tune(&mut self) {
+        let Some(tuning) = self.tuning.take() else { return };
+        let tuned = tuning.apply();
+        tuned.written.iter().for_each(|what| tracing::info!("set {what}"));
+        tuned.failed.iter().for_each(|why| tracing::warn!("{why}. Rules are written all the same"));
+        match tuned.is_missing {
+            true if self.is_before_the_first_sync() => self.tuning = Some(tuning),
+            true => tracing::warn!("this kernel does not have all settings of the connection tracker"),
+            false => {}
+        }
+    }
+
+    fn is_before_the_first_sync(&self) -> bool {
+        self.state.health().updated.is_none()
     }
 
     /// The guard is in force by now, so what it guards against may be.

@@ -12,6 +12,7 @@ use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
 use super::ipvs::IpvsStatus;
+use crate::metrics::Gauges;
 use crate::traffic::Carried;
 
 /// How the loop is doing.
@@ -39,6 +40,12 @@ pub struct Status {
     pub is_in_sync: bool,
     /// How long ago the picture last changed; `None` before it was read.
     pub picture_age_seconds: Option<u64>,
+    /// How it stands with the API server, where one is the source.
+    #[serde(default)]
+    pub server: Option<ServerStatus>,
+    /// What is known of this node.
+    #[serde(default)]
+    pub node_standing: NodeStanding,
     /// What is not in the kernel yet.
     pub pending: Pending,
     /// Not all of the source can be read, so what is in the kernel and nobody asks for stays there.
@@ -69,11 +76,57 @@ pub struct Status {
     pub reports: usize,
     /// What is wrong with files.
     pub problems: Vec<String>,
+    /// Our listeners that cannot be opened, with the reason.
+    #[serde(default)]
+    pub not_listening: BTreeMap<String, String>,
     /// What the relay has carried, where there is one.
     pub relay: Option<RelayStatus>,
     /// What there is to tell of the IPVS mode.
     #[serde(default)]
     pub ipvs: Option<IpvsStatus>,
+}
+
+/// What is known of this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeStanding {
+    /// Nothing: neither an object nor the host tells its addresses.
+    #[default]
+    Unknown,
+    /// No object is there, so the host's own addresses count.
+    OfHost,
+    /// There is an object.
+    Known,
+    /// There is one, and it says that the node is being removed.
+    Leaving,
+}
+
+/// How it stands with the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerStatus {
+    /// Its URL.
+    pub address: String,
+    /// How old the picture is at most: since then the server has said nothing about some part of it. `None` before it was read.
+    pub heard_seconds_ago: Option<u64>,
+    /// What was never told in full.
+    pub incomplete: Vec<String>,
+    /// Whether the server knows ServiceCIDRs.
+    pub has_service_cidrs: bool,
+    /// What does not work, by kind. What was told before stays in force.
+    pub troubles: BTreeMap<String, ServerTrouble>,
+}
+
+/// Something that does not work with the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerTrouble {
+    /// What, and the way out.
+    pub reason: String,
+    /// For how long.
+    pub for_seconds: u64,
+    /// When it is tried again.
+    pub retry_in_ms: u64,
 }
 
 /// What the relay has carried.
@@ -258,6 +311,17 @@ impl Figures {
         self.syncs > 0
     }
 
+    /// The part of the gauges that the figures tell.
+    pub(super) fn gauges(&self) -> Gauges {
+        let (refused, warned) = (self.refused.len(), self.warned.len());
+        Gauges { refused, warned, operations: self.operations, ..Gauges::default() }
+    }
+
+    /// When a sync last went well.
+    pub(super) fn updated(&self) -> Option<Timestamp> {
+        self.last.map(|(at, ..)| at.wall)
+    }
+
     pub(super) fn failures_in_a_row(&self) -> u64 {
         self.in_a_row
     }
@@ -291,8 +355,8 @@ impl Figures {
     }
 }
 
-fn named(ports: &BTreeMap<ServicePortId, String>) -> BTreeMap<String, String> {
-    ports.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect()
+pub(super) fn named(reasons: &BTreeMap<impl ToString, String>) -> BTreeMap<String, String> {
+    reasons.iter().map(|(id, reason)| (id.to_string(), reason.clone())).collect()
 }
 
 fn last_sync((at, took, operations, full): (Now, Duration, usize, bool), now: Now) -> LastSync {

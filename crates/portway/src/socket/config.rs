@@ -42,7 +42,7 @@ impl From<&Config> for WireConfig {
                 }
             },
             masquerade_all: config.masquerade_all,
-            node_port_addresses: config.node_port_addresses.iter().map(node_port_address).collect(),
+            node_port_addresses: node_port_addresses(config),
             service_proxy_name: config.service_proxy_name.clone(),
             allowed_external_ips: texts(&config.allowed_external_ips),
         }
@@ -73,6 +73,11 @@ impl TryFrom<WireConfig> for Config {
             allowed_external_ips: nets(&wire.allowed_external_ips)?,
         })
     }
+}
+
+/// Where node ports answer, as it is written on the command line.
+pub(crate) fn node_port_addresses(config: &Config) -> Vec<String> {
+    config.node_port_addresses.iter().map(node_port_address).collect()
 }
 
 fn node_port_address(entry: &NodePortAddress) -> String {

@@ -23,7 +23,9 @@ mod words;
 use std::path::{Path, PathBuf};
 
 pub use ask::{AskError, picture, status};
+pub(crate) use config::node_port_addresses;
 pub use server::Server;
+pub(crate) use words::write as write_answer;
 
 /// Where a portway with this folder can be asked.
 pub fn path(run_dir: &Path) -> PathBuf {

@@ -199,6 +199,7 @@ impl WireNode {
             zone: self.zone.map(Into::into),
             addresses: self.addresses,
             pod_cidrs: nets(&self.pod_cidrs)?,
+            is_leaving: false,
             reports: Vec::new(),
         })
     }
@@ -243,6 +244,7 @@ mod tests {
                 zone: Some("z".into()),
                 addresses: vec!["fd00::1".parse().unwrap()],
                 pod_cidrs: vec!["10.244.1.0/24".parse().unwrap()],
+                is_leaving: false,
                 reports: Vec::new(),
             }),
             traffic: vec![Traffic {

@@ -33,7 +33,7 @@ pub(super) fn question(line: &str) -> Result<Question, String> {
 }
 
 /// Writes an answer, or why there is none, as one line.
-pub(super) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io::Result<()> {
+pub(crate) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io::Result<()> {
     match answer {
         Ok(Answer::Status(status)) => {
             put(to, &Envelope { portway: VERSION, answer: Some(status), error: None })

@@ -275,8 +275,10 @@ fn start() -> Loop {
         Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).expect("nothing is stored");
     let config = Config { node_name: "a".into(), ..Config::default() };
     Loop::new(Start {
+        server: None,
         mode: Mode::Nftables,
         program: None,
+        families: model::Family::ALL.to_vec(),
         picture: Picture::new(config, embedded, None),
         host: host(),
         pace: PaceOptions::default(),
@@ -288,7 +290,14 @@ fn start() -> Loop {
 fn host() -> HostFacts {
     let addresses: Vec<IpAddr> = ["10.0.0.1", "fd00:1::1"].iter().filter_map(|ip| ip.parse().ok()).collect();
     let known = addresses.iter().copied().collect();
-    let node = Node { name: "a".into(), zone: None, addresses, pod_cidrs: Vec::new(), reports: Vec::new() };
+    let node = Node {
+        name: "a".into(),
+        zone: None,
+        addresses,
+        pod_cidrs: Vec::new(),
+        is_leaving: false,
+        reports: Vec::new(),
+    };
     HostFacts { addresses: Some(known), node: Some(node) }
 }
 

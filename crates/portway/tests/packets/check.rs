@@ -207,8 +207,11 @@ impl<'a> Row<'a> {
         self.demand(said == self.want, format_args!("the model says {said:?}"));
         match &self.want {
             Want::Lands(pods) => self.check_landings(pods),
-            Want::Refused if self.is_own_datagram() && self.stage.way().refuses_on_the_way_in() => {
-                self.check_refusal();
+            Want::Refused if self.is_own_datagram() && self.stage.way().refuses_in_two_ways() => {
+                self.check_outcome(
+                    PATIENCE,
+                    |outcome| matches!(outcome, Outcome::Refused { elapsed, .. } if is_soon(*elapsed)),
+                );
             }
             Want::Refused | Want::Silent if self.is_own_datagram() => self.check_own_datagram(),
             Want::Refused if self.may_hear_late() => self.check_late_refusal(),

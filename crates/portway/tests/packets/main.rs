@@ -106,7 +106,7 @@ mod needs_root {
         };
     }
 
-    pub(crate) use {all_cases, cases, kernel_cases};
+    pub(crate) use {all_cases, cases};
 
     mod nftables {
         all_cases!(Nftables);
@@ -145,7 +145,7 @@ mod needs_root {
 
 /// The tests that need the VM's kernel: `cargo xtask test` runs them there, and leaves them out elsewhere by this name.
 mod needs_vm {
-    use crate::needs_root::{all_cases, cases, kernel_cases};
+    use crate::needs_root::{all_cases, cases};
 
     mod nftables {
         super::cases! { Nftables:
@@ -157,9 +157,9 @@ mod needs_vm {
         use super::cases;
 
         super::all_cases!(Ipvs);
-        super::kernel_cases!(Ipvs);
 
         cases! { Ipvs:
+            short::root_a_restart_disturbs_nobody
             sores::root_ports_of_the_host_do_not_answer_at_addresses_of_services
             sores::root_a_ping_of_a_service_is_answered_by_the_node
             sores::root_an_address_that_is_the_hosts_too_is_told_and_never_removed

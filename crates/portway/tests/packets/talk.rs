@@ -83,6 +83,11 @@ pub(crate) fn enough(usually: u64) -> u64 {
     told.unwrap_or(usually)
 }
 
+/// So many turns of what a case does again and again; a slow machine is told fewer connections, and takes fewer turns.
+pub(crate) fn turns(usually: u32) -> u32 {
+    if enough(u64::MAX) == u64::MAX { usually } else { usually.div_ceil(5) }
+}
+
 /// All were answered.
 #[track_caller]
 pub(crate) fn none_failed(stats: &Stats) {

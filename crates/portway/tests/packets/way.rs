@@ -50,7 +50,8 @@ impl Way {
             Self::IptablesLegacy => &["--mode", "iptables", "--iptables-program", "legacy"],
             // Held connections are to end by themselves.
             Self::Userspace => &["--mode", "userspace", "--iptables-program", "nft", "--drain-timeout", "5m"],
-            Self::Ipvs => &["--mode", "ipvs", "--iptables-program", "nft"],
+            // The VM is slow: what the relay carries is to end by itself.
+            Self::Ipvs => &["--mode", "ipvs", "--iptables-program", "nft", "--drain-timeout", "5m"],
         }
     }
 
@@ -94,8 +95,19 @@ impl Way {
         self == Self::Nftables
     }
 
-    /// Is what a host sends to itself refused on its way in? Then the sender hears of an ICMP error, and not that it may not send.
-    pub(crate) fn refuses_on_the_way_in(self) -> bool {
+    /// Are the addresses of Services addresses of the host? Then it dials them from themselves, and must be hidden.
+    pub(crate) fn has_addresses_of_services(self) -> bool {
+        self == Self::Ipvs
+    }
+
+    /// Is a client forgotten when it has rested? IPVS waits, too, until the last connection of the client is forgotten: minutes after its end.
+    pub(crate) fn forgets_who_rests(self) -> bool {
+        self != Self::Ipvs
+    }
+
+    /// Is what a host sends to itself refused on its way out where a Service has no endpoints, and on its way in where there is no such
+    /// port? Then the sender hears that it may not send, or of an ICMP error.
+    pub(crate) fn refuses_in_two_ways(self) -> bool {
         self == Self::Ipvs
     }
 }

@@ -54,8 +54,11 @@ fn without_a_running_portway_both_ways_out_are_told() {
 }
 
 #[test]
-fn run_needs_a_source() {
-    common::portway_plain("run").refused(2, &["`--from FILE|DIR`", "PORTWAY_FROM"]);
+fn run_needs_a_source_and_one_alone() {
+    let ways = ["`--kubeconfig FILE`", "`--master URL`", "`--from FILE|DIR`", "PORTWAY_FROM"];
+    common::portway_plain("run").refused(2, &ways);
+    let two = common::portway_plain("run --from nowhere --kubeconfig somewhere");
+    two.refused(2, &["two sources of Services", "leave one out"]);
     let malformed = common::portway_plain("run --from nowhere --sync-period soon");
     malformed.refused(2, &["`soon` is no time", "`30s`"]);
 }

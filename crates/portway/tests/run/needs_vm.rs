@@ -2,6 +2,7 @@
 //! have no IPVS, so this is the VM's; `needs_vm/upstream.rs` has what upstream's left behind.
 
 mod drain;
+mod tuning;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};

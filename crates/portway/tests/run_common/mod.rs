@@ -30,6 +30,7 @@ pub(crate) fn has_program(name: &str) -> bool {
 pub(crate) fn portway_plain(arguments: &str) -> Outcome {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
     command.args(arguments.split_whitespace()).env_remove("PORTWAY_FROM").env_remove("RUST_LOG");
+    command.env_remove("KUBERNETES_SERVICE_HOST");
     Outcome::of(&format!("{command:?}"), command.output().unwrap())
 }
 
@@ -80,6 +81,13 @@ impl Place {
 
     pub(crate) fn start_with(&self, arguments: &str) -> Running {
         let mut command = self.command(&format!("run --from manifests {arguments}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(self.namespace.spawn(command).unwrap())
+    }
+
+    /// Starts `portway run` without manifests.
+    pub(crate) fn start_plain(&self, arguments: &str) -> Running {
+        let mut command = self.command(&format!("run {arguments}"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::new(self.namespace.spawn(command).unwrap())
     }
@@ -303,7 +311,7 @@ fn listen(from: impl Read + Send + 'static) -> Heard {
 pub(crate) struct Outcome {
     command: String,
     code: Option<i32>,
-    out: String,
+    pub(crate) out: String,
     pub(crate) err: String,
 }
 
@@ -351,6 +359,10 @@ impl Outcome {
         for word in words {
             assert!(self.out.contains(word), "no {word:?} in standard output of {self}");
         }
+    }
+
+    pub(crate) fn says_anything_of(&self, words: &str) -> bool {
+        self.out.contains(words)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

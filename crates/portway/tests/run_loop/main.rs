@@ -6,6 +6,8 @@ mod adoption;
 mod draining;
 mod drift;
 mod errands;
+mod health;
+mod server;
 mod sim;
 
 use std::collections::{BTreeMap, BTreeSet};

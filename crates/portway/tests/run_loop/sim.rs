@@ -17,7 +17,8 @@ use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
-    Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status, Work,
+    Announcement, Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start,
+    Status, Work,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +36,8 @@ pub(crate) struct Sim<D> {
     pub(crate) settled: usize,
     pub(crate) told: Vec<String>,
     pub(crate) lines: Vec<Line>,
+    pub(crate) announced: Vec<Announcement>,
+    pub(crate) answered_balancers: usize,
     pub(crate) errands: Vec<(Duration, Errand)>,
     pub(crate) errand_result: Result<Done, String>,
     pub(crate) has_exited: bool,
@@ -60,10 +63,22 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
     };
     let embedded = Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
     let config = Config { node_name: "a".into(), ..Config::default() };
+    sim_of(Picture::new(config, embedded, None), None, dataplane)
+}
+
+/// On a node of a cluster with an API server.
+pub(crate) fn sim_of_server(config: Config) -> Sim<Nftables<Simulated>> {
+    let dataplane = Nftables::new(Simulated::default(), Options::default());
+    sim_of(Picture::of_server(config), Some("https://192.0.2.100:6443/".into()), dataplane)
+}
+
+fn sim_of<D: Dataplane>(picture: Picture, server: Option<String>, dataplane: D) -> Sim<D> {
     let start = Start {
         mode: Mode::Nftables,
         program: None,
-        picture: Picture::new(config, embedded, None),
+        families: model::Family::ALL.to_vec(),
+        picture,
+        server,
         host: host("192.0.2.1"),
         pace: PaceOptions::default(),
         glance: None,
@@ -78,6 +93,8 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
         settled: 0,
         told: Vec::new(),
         lines: Vec::new(),
+        announced: Vec::new(),
+        answered_balancers: 0,
         errands: Vec::new(),
         errand_result: Ok(Done::default()),
         has_exited: false,
@@ -109,6 +126,8 @@ impl<D: Dataplane> Sim<D> {
                     Effect::Answer(reply, answer) => reply.0.send(answer).unwrap(),
                     Effect::Tell(text) => self.told.push(text),
                     Effect::Log(line) => self.lines.push(line),
+                    Effect::Announce(said) => self.announced.push(said),
+                    Effect::AnswerBalancers => self.answered_balancers += 1,
                     Effect::Glance => {
                         self.glances.push(self.now);
                         next = Some(Event::Glanced(Ok(self.is_flushed)));
@@ -184,6 +203,7 @@ pub(crate) fn host(address: &str) -> HostFacts {
         zone: None,
         addresses: vec![ip],
         pod_cidrs: Vec::new(),
+        is_leaving: false,
         reports: Vec::new(),
     };
     HostFacts { addresses: Some([ip].into()), node: Some(node) }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use model::flows::StaleFlows;
 use model::net::show_address_and_port;
+use model::table::HealthCheck;
 use model::{Action, ForwardingTable, Route};
 
 use crate::step::Scenario;
@@ -68,9 +69,14 @@ pub(crate) fn table(table: &ForwardingTable) -> String {
         node.name, node.zone, node.addresses, node.pods
     );
     for (service, check) in table.health_checks() {
-        let _ = writeln!(text, "health {service} {} {}", check.port, check.local_endpoints);
+        let _ = writeln!(text, "health {service} {} {}", check.port, local_endpoints(check));
     }
     text
+}
+
+/// How many endpoints are here, of both families together.
+pub(crate) fn local_endpoints(check: &HealthCheck) -> usize {
+    check.local_endpoints.iter().filter_map(|(_, count)| *count).sum()
 }
 
 fn row(port: &str, route: &Route) -> [String; 7] {

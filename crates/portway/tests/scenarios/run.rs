@@ -216,7 +216,8 @@ impl Run<'_> {
     }
 
     fn health(&self, service: &ServiceName, expected: Option<(u16, usize)>) -> Result<(), String> {
-        let found = self.table.health_checks().get(service).map(|check| (check.port, check.local_endpoints));
+        let found =
+            self.table.health_checks().get(service).map(|check| (check.port, print::local_endpoints(check)));
         if found == expected {
             return Ok(());
         }

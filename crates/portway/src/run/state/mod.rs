@@ -8,30 +8,41 @@
 //! | file | what it is for |
 //! |---|---|
 //! | this one | what comes in: files, addresses, notifications |
+//! | `server` | what comes in from an API server |
 //! | `next` | what is begun now, or when to come back |
 //! | `outcome` | what became of it |
+//! | `health` | since when the kernel is behind |
+//! | `gauges` | what is counted of the table, kept up as it changes |
 //! | `tell` | answers and the status |
 
+mod gauges;
+mod health;
 mod next;
 mod outcome;
+mod server;
 mod tell;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dataplane::Meddled;
 use kernel::xtables::Variant;
-use model::{Delta, ForwardingTable};
+use model::{Delta, Family, ForwardingTable};
 
+use super::announce::Announcement;
 use super::drift::Drift;
 use super::effect::{Effect, Line};
 use super::errands::Errands;
 use super::event::{Event, Now};
+use super::listeners::Listener;
 use super::pace::{BackOff, Due, Pace, PaceOptions};
 use super::status::Figures;
 use crate::host::HostFacts;
 use crate::modes::Mode;
 use crate::objects::{Change, Problem};
 use crate::picture::Picture;
+use gauges::Tally;
+use server::Server;
 
 /// All state of `portway run`.
 #[derive(Debug)]
@@ -41,6 +52,8 @@ pub struct Loop {
     picture: Picture,
     host: HostFacts,
     source: Source,
+    /// How it stands with the API server, where one is the source.
+    server: Option<Server>,
     /// What was in the kernel was compared with all of it, and what nobody asks for went.
     is_adopted: bool,
     has_told: bool,
@@ -59,6 +72,15 @@ pub struct Loop {
     drift: Drift,
     errands: Errands,
     figures: Figures,
+    tally: Tally,
+    /// The families that are served.
+    families: Vec<Family>,
+    /// Since when the kernel is behind, and how long it may be before that is told as ill health.
+    behind_since: Option<Duration>,
+    patience: Duration,
+    /// Our listeners that cannot be opened, and why.
+    not_listening: BTreeMap<Listener, String>,
+    has_greeted: bool,
 }
 
 /// How much of the source is known.
@@ -79,8 +101,12 @@ pub struct Start {
     pub mode: Mode,
     /// The iptables program that it writes with.
     pub program: Option<Variant>,
+    /// The families that are served.
+    pub families: Vec<Family>,
     /// A picture into which nothing was read yet.
     pub picture: Picture,
+    /// The address of the API server, where one is the source.
+    pub server: Option<String>,
     /// The addresses of this host, so that the first sync knows them.
     pub host: HostFacts,
     /// The pace.
@@ -111,6 +137,7 @@ impl Loop {
             picture: start.picture,
             host: HostFacts::default(),
             source: Source::default(),
+            server: start.server.map(Server::at),
             is_adopted: false,
             has_told: false,
             changed_at: None,
@@ -124,6 +151,12 @@ impl Loop {
             drift: Drift::default(),
             errands: Errands::new(start.mode.promises().default_node_port_addresses),
             figures: Figures::new(start.now),
+            tally: Tally::default(),
+            families: start.families,
+            behind_since: None,
+            patience: start.pace.sync_period * 2,
+            not_listening: BTreeMap::new(),
+            has_greeted: false,
         };
         new.follow_host(start.host, start.now);
         new
@@ -137,11 +170,15 @@ impl Loop {
     /// Takes in what happened, and says what to do now.
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if !std::mem::replace(&mut self.has_greeted, true) {
+            effects.push(Effect::Announce(Announcement::started()));
+        }
         match event {
             Event::FilesChanged { changes, problems, is_complete } => {
                 self.source.can_read_all = is_complete;
                 self.follow_files(&changes, problems, now, &mut effects);
             }
+            Event::Told(news) => self.follow_server(news, now, &mut effects),
             Event::AddressesChanged(host) => self.follow_host(host, now),
             Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
             Event::Tick => self.retry_store(now, &mut effects),
@@ -150,6 +187,7 @@ impl Loop {
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),
             Event::Ran { errand, result } => self.ran(errand, result, now, &mut effects),
+            Event::NotListening(failing) => self.follow_listeners(failing, &mut effects),
             Event::HandOver(successor) => {
                 let process = successor.process;
                 return vec![Effect::Log(Line::HandingOver { process }), Effect::HandOver(successor)];
@@ -159,6 +197,7 @@ impl Loop {
         }
         self.complete(now);
         self.go_on(now, &mut effects);
+        self.look_behind(now);
         effects
     }
 
@@ -224,6 +263,27 @@ impl Loop {
         effects.extend(heard.war.map(|program| Effect::Log(Line::War { program })));
     }
 
+    fn follow_listeners(&mut self, failing: BTreeMap<Listener, String>, effects: &mut Vec<Effect>) {
+        let node = &self.table().node().name;
+        let is_new =
+            |(listener, reason): &(&Listener, &String)| self.not_listening.get(listener) != Some(reason);
+        for (listener, reason) in failing.iter().filter(is_new) {
+            let line = Line::NotListening { listener: listener.to_string(), reason: reason.clone() };
+            effects.push(Effect::Log(line));
+            effects.push(Effect::Announce(Announcement::not_listening(node, listener, reason)));
+        }
+        let is_over = |listener: &&Listener| !failing.contains_key(listener) && self.is_wanted(listener);
+        let again = self.not_listening.keys().filter(is_over);
+        effects.extend(again.map(|listener| Effect::Log(Line::Listening(listener.to_string()))));
+        self.not_listening = failing;
+    }
+
+    /// A Service that is gone is not answered for again.
+    fn is_wanted(&self, listener: &Listener) -> bool {
+        let Listener::Balancers(service, at) = listener else { return true };
+        self.table().health_checks().get(service).is_some_and(|check| check.port == at.port())
+    }
+
     fn follow_host(&mut self, host: HostFacts, now: Now) {
         let addresses = host.addresses.clone().map(model::Event::LocalAddresses);
         self.host = host;
@@ -232,7 +292,7 @@ impl Loop {
         self.describe_node(now);
     }
 
-    /// Files may have brought or taken away the Node that describes this host.
+    /// The source may have brought or taken away the Node that describes this host.
     fn describe_node(&mut self, now: Now) {
         let delta = self.picture.describe_node(self.host.node.clone());
         self.remember(delta, now);
@@ -242,6 +302,7 @@ impl Loop {
         if !delta.is_empty() {
             self.changed_at = Some(now);
             self.pace.has_news();
+            self.tally.follow(&delta, self.picture.table());
             self.pending.merge(delta);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dataplane::{SyncError, Synced};
 use model::{Delta, ServicePortId};
 
+use super::super::announce::Announcement;
 use super::super::effect::{Effect, Line};
 use super::super::errands::{Done, ErrandKind};
 use super::super::event::Now;
@@ -46,15 +47,20 @@ impl Loop {
         self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
         self.tell_refused(synced, effects);
         let had_news = !about.is_empty();
-        self.figures.synced(synced, &ids(&about), now, took);
-        let operations = synced.operations;
-        effects.push(Effect::Log(Line::Synced { operations, took, full: synced.was_full }));
+        let (ids, operations) = (ids(&about), synced.operations);
+        self.figures.synced(synced, &ids, now, took);
+        let service_ports = if due == Due::Full { self.gauges().service_ports } else { ids.len() };
+        effects.push(Effect::Log(Line::Synced { service_ports, operations, took, full: synced.was_full }));
+        if about.health_checks || about.node_before.is_some() {
+            effects.push(Effect::AnswerBalancers);
+        }
         effects.extend(synced.replaced.iter().cloned().map(|what| Effect::Log(Line::Replaced(what))));
         effects.extend(synced.waits.iter().cloned().map(|why| Effect::Log(Line::Waits(why))));
         if due == Due::Full {
             self.compared(synced, had_news, now, effects);
         }
         self.errands.synced(about, synced);
+        self.caught_up(synced, now);
         if synced.waits.is_empty() && !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
         }
@@ -64,6 +70,8 @@ impl Loop {
         let is_new = |(id, reason): &(&ServicePortId, &String)| self.figures.refused.get(id) != Some(reason);
         for (id, reason) in synced.refused.iter().filter(is_new) {
             effects.push(Effect::Log(Line::Refused { service_port: id.to_string(), reason: reason.clone() }));
+            let note = format!("port {id} is refused and stays as it was: {reason}");
+            effects.push(Effect::Announce(Announcement::refused(id.service.clone(), note)));
         }
         let is_new = |(id, reason): &(&ServicePortId, &String)| self.figures.warned.get(id) != Some(reason);
         for (id, reason) in synced.warned.iter().filter(is_new) {
@@ -76,6 +84,7 @@ impl Loop {
     /// Everything was compared. If nothing was new on our side, or somebody was heard, and still something had to be
     /// written, it was a repair.
     fn compared(&mut self, synced: &Synced, had_news: bool, now: Now, effects: &mut Vec<Effect>) {
+        self.tally.reports = self.picture.reports().len();
         let is_adopted = std::mem::replace(&mut self.is_adopted, self.source.is_complete);
         let is_first = !self.has_told || self.source.is_complete != is_adopted;
         let has_found = synced.operations > 0 || synced.settle_after.is_some();

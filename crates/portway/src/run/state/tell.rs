@@ -2,7 +2,7 @@
 
 use super::super::effect::Answer;
 use super::super::event::{Now, Question};
-use super::super::status::{Failures, Pending, Status};
+use super::super::status::{Failures, NodeStanding, Pending, Status, named};
 use super::{Loop, UnderWay};
 
 impl Loop {
@@ -34,12 +34,24 @@ impl Loop {
             service_ports: self.picture.table().ports().count(),
             reports: self.picture.reports().len(),
             problems: self.picture.problems().iter().map(ToString::to_string).collect(),
+            not_listening: named(&self.not_listening),
             picture_age_seconds: self.changed_at.map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
             pending: self.waiting(is_failing, now),
+            server: self.server.as_ref().map(|server| server.status(now)),
+            node_standing: self.node_standing(),
             keeps_leftovers: self.source.is_loaded && !self.source.is_complete,
             drift: self.drift.status(now),
             failures: Failures { in_a_row: failures_in_a_row, ..told.failures.clone() },
             ..told
+        }
+    }
+
+    pub(super) fn node_standing(&self) -> NodeStanding {
+        match self.picture.cluster().node() {
+            None => NodeStanding::Unknown,
+            Some(node) if node.is_leaving => NodeStanding::Leaving,
+            Some(_) if self.picture.is_node_of_host() => NodeStanding::OfHost,
+            Some(_) => NodeStanding::Known,
         }
     }
 
@@ -61,9 +73,16 @@ impl Loop {
         Some(format!("{what}: that is put right in {} s", at.as_secs()))
     }
 
+    fn unread(&self) -> &'static str {
+        match &self.server {
+            None => "the source was not read yet",
+            Some(_) => "the API server has not told all Services, EndpointSlices and the Node yet",
+        }
+    }
+
     fn unwritten(&self, is_failing: bool) -> Pending {
         let because = if !self.source.is_loaded {
-            "the source was not read yet"
+            self.unread()
         } else if is_failing {
             "the last sync failed"
         } else if self.pending.is_empty() && self.is_idle() {

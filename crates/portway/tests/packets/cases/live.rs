@@ -8,7 +8,7 @@ use playground::{Ask, Balancer, Family, Held, Load, Ports, Protocol, Stats, Work
 
 use crate::manifest::{HELD_PORT, Service};
 use crate::stage::{Setting, Stage, until};
-use crate::talk::{PATIENCE, enough, none_failed};
+use crate::talk::{PATIENCE, enough, none_failed, turns};
 
 use super::ALL;
 
@@ -47,12 +47,12 @@ pub(crate) fn root_endpoints_come_and_go_without_a_failed_connection(setting: &S
 }
 
 pub(crate) fn root_services_come_and_go_beside_one_that_serves(setting: &Setting) {
-    const TURNS: u64 = 20;
+    const TURNS: u32 = 20;
     let web = Service::new("web", 1).on(&["web-a-0", "web-b-0"]);
     let others: Vec<_> = (2..6).map(|n| Service::new(&format!("other-{n}"), n).on(&ALL)).collect();
     let Some(mut stage) = setting.stage(&[&web]) else { return };
     let traffic = Traffic::start(&stage, &web);
-    for turn in 0..TURNS {
+    for turn in 0..turns(TURNS) {
         let other = &others[usize::try_from(turn).unwrap() % others.len()];
         stage.apply(other);
         traffic.go_on();

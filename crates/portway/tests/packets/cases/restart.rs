@@ -6,7 +6,7 @@ use playground::{Ask, Family, Held, Protocol};
 
 use crate::manifest::{HELD_PORT, Service};
 use crate::stage::{Setting, Stage};
-use crate::talk::PATIENCE;
+use crate::talk::{PATIENCE, turns};
 
 use super::ALL;
 use super::live::Traffic;
@@ -25,7 +25,7 @@ pub(crate) fn root_twenty_restarts_and_twenty_kills_break_nothing(setting: &Sett
     let Some(mut stage) = setting.stage(&[&web]) else { return };
     let mut held = Open::start(&stage, &web);
     let traffic = Traffic::start(&stage, &web);
-    for turn in 0..TURNS {
+    for turn in 0..turns(TURNS) {
         let node = ["a", "b"][turn as usize % 2];
         stage.terminate(node);
         traffic.go_on();
@@ -33,7 +33,7 @@ pub(crate) fn root_twenty_restarts_and_twenty_kills_break_nothing(setting: &Sett
         stage.wait_for_sync(node);
         traffic.go_on();
     }
-    for turn in 0..TURNS {
+    for turn in 0..turns(TURNS) {
         let node = ["a", "b"][turn as usize % 2];
         stage.kill(node);
         // There is something to write when it comes back, and it dies before, while or after it does.
@@ -55,7 +55,7 @@ pub(crate) fn root_a_hand_over_disturbs_nobody(setting: &Setting) {
     let Some(mut stage) = setting.stage(&[&web]) else { return };
     let mut held = Open::start(&stage, &web);
     let traffic = Traffic::start(&stage, &web);
-    for turn in 0..HAND_OVERS {
+    for turn in 0..turns(HAND_OVERS) {
         let node = ["a", "b"][turn as usize % 2];
         stage.hand_over(node);
         traffic.go_on();

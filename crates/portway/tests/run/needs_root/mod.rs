@@ -5,6 +5,8 @@ mod drift;
 mod handover;
 mod iptables;
 mod ipvs;
+mod serve;
+mod server;
 mod userspace;
 
 use std::time::Duration;

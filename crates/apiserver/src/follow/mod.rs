@@ -1,0 +1,117 @@
+//! Follows one kind: lists it, watches it, and begins anew wherever that breaks.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | this one | what is asked next, and where news go |
+//! | `list` | lists, in pages or as a stream |
+//! | `watch` | lines of a watch |
+//! | `recover` | what follows from a failure |
+
+mod list;
+mod recover;
+mod watch;
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::time::Instant;
+
+use model::Event;
+
+use crate::answer::{Incoming, accepted};
+use crate::door::Door;
+use crate::failure::{Failure, Verb};
+use crate::known::Known;
+use crate::news::News;
+use crate::pace::{Pace, Waits};
+use crate::request::Wish;
+
+/// Where news go. It says whether anybody still listens.
+pub(crate) type Teller<'t> = RefCell<&'t mut dyn FnMut(News) -> bool>;
+
+/// Why a round ended.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Nobody listens any more.
+    Unheard,
+    /// It did not work.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+/// Follows one kind.
+pub(crate) struct Follower<'a, 't> {
+    pub(crate) wish: Wish,
+    pub(crate) door: &'a Door,
+    pub(crate) tell: &'a Teller<'t>,
+    pub(crate) pace: Pace,
+    known: Known,
+    /// From where to watch; `None` when everything is to be listed.
+    at: Option<String>,
+    /// The server offers streaming lists, as far as we know.
+    streams: bool,
+    waits: Waits,
+    /// Since when the server has only an older picture than ours.
+    older_since: Option<Instant>,
+    /// The number of the client that did the last request.
+    client: u64,
+}
+
+impl<'a, 't> Follower<'a, 't> {
+    pub(crate) fn new(wish: Wish, door: &'a Door, tell: &'a Teller<'t>, pace: Pace) -> Self {
+        let known = Known::new(wish.of);
+        let waits = Waits::default();
+        Self { wish, door, tell, pace, known, at: None, streams: true, waits, older_since: None, client: 0 }
+    }
+
+    /// Follows until nobody listens any more.
+    pub(crate) async fn run(mut self) -> Result<Infallible, Stop> {
+        loop {
+            let begun = Instant::now();
+            match self.round().await {
+                Ok(()) => {}
+                Err(Stop::Failed(failure)) => self.recover(failure, begun.elapsed()).await?,
+                Err(Stop::Unheard) => return Err(Stop::Unheard),
+            }
+        }
+    }
+
+    /// One request, or one list of pages, to its end.
+    async fn round(&mut self) -> Result<(), Stop> {
+        match self.at.clone() {
+            Some(at) => {
+                let lines = self.ask(Verb::Watch, &self.wish.watch(&at)).await?;
+                self.say(News::Heard(self.wish.of))?;
+                self.follow(lines).await
+            }
+            None if self.streams => {
+                let mut lines = self.ask(Verb::Watch, &self.wish.streaming_list()).await?;
+                self.list_by_stream(&mut lines).await?;
+                self.follow(lines).await
+            }
+            None => self.list_by_pages().await,
+        }
+    }
+
+    async fn ask(&mut self, verb: Verb, path: &str) -> Result<Incoming, Failure> {
+        let (client, answer) = self.door.get(path).await;
+        self.client = client;
+        accepted(answer?, (verb, self.wish.of), self.pace.silence).await
+    }
+
+    fn say_changed(&self, events: Vec<Event>) -> Result<(), Stop> {
+        if events.is_empty() { Ok(()) } else { self.say(News::Changed { of: self.wish.of, events }) }
+    }
+
+    fn say(&self, news: News) -> Result<(), Stop> {
+        if (self.tell.borrow_mut())(news) { Ok(()) } else { Err(Stop::Unheard) }
+    }
+}
+
+fn nonempty(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}

@@ -1,0 +1,57 @@
+//! What follows from a failure: what to ask for instead, what to forget, and how long to wait.
+
+use std::time::{Duration, Instant};
+
+use super::{Follower, Stop};
+use crate::failure::Failure;
+use crate::news::{News, Trouble, Watched};
+
+/// A server that does not have a kind may have it after an upgrade.
+const ABSENT_WAIT: Duration = Duration::from_secs(600);
+
+impl Follower<'_, '_> {
+    /// Learns from a failure, tells of it, and waits.
+    pub(super) async fn recover(&mut self, failure: Failure, lasted: Duration) -> Result<(), Stop> {
+        if failure == Failure::Absent(Watched::ServiceCidrs) {
+            self.say(News::Absent(self.wish.of))?;
+            tokio::time::sleep(ABSENT_WAIT).await;
+            return Ok(());
+        }
+        if matches!(failure, Failure::Rejected { .. }) && self.asks_for_less() {
+            return Ok(());
+        }
+        if matches!(failure, Failure::Gone | Failure::Garbage(_) | Failure::Older { .. }) {
+            self.at = None;
+        }
+        if matches!(failure, Failure::Older { .. }) {
+            self.doubt();
+        }
+        if failure.is_about_access() {
+            self.door.renew(self.client).await;
+        }
+        let retry_in = self.waits.after(lasted, failure.retry_after(), &self.pace);
+        self.say(News::Trouble(Trouble { of: self.wish.of, reason: failure.to_string(), retry_in }))?;
+        tokio::time::sleep(retry_in).await;
+        Ok(())
+    }
+
+    /// A server that rejects a request may be too old for it. Whether there is something to do without.
+    fn asks_for_less(&mut self) -> bool {
+        let before = (self.streams, self.wish.by_cluster_ip);
+        if self.at.is_none() && self.streams {
+            self.streams = false;
+        } else {
+            self.wish.by_cluster_ip = false;
+        }
+        before != (self.streams, self.wish.by_cluster_ip)
+    }
+
+    /// An older picture that stays is the picture of a server whose backup was restored.
+    fn doubt(&mut self) {
+        let since = *self.older_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.pace.older {
+            self.known.believe();
+            self.older_since = None;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How long things may take, and how long to wait after a failure.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The first wait after a failure; it doubles from there.
+    pub wait_min: Duration,
+    /// The longest wait after a failure.
+    pub wait_max: Duration,
+    /// So long the server may take to begin an answer, and an account to be read.
+    pub answer: Duration,
+    /// An answer that has begun, or a watch, is given up when no byte came for so long.
+    ///
+    /// Servers send a bookmark about once a minute. A watch without one for longer is either dead, or on a server that sends
+    /// none; asking again from where we are costs neither much.
+    pub silence: Duration,
+    /// After a round without failure of this length the next failure is a first one.
+    pub calm: Duration,
+    /// A server that has only an older picture than ours is believed after so long: somebody has restored a backup.
+    pub older: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            wait_min: Duration::from_millis(200),
+            wait_max: Duration::from_secs(30),
+            answer: Duration::from_secs(30),
+            silence: Duration::from_secs(150),
+            calm: Duration::from_secs(30),
+            older: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The longest `Retry-After` that is obeyed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+
+/// The waits after failures in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    failures: u32,
+}
+
+impl Waits {
+    /// The wait after a failure of a round that lasted so long. `wanted` is what the server asked for.
+    pub(crate) fn after(&mut self, lasted: Duration, wanted: Option<Duration>, pace: &Pace) -> Duration {
+        if lasted >= pace.calm {
+            self.failures = 0;
+        }
+        let longest = (pace.wait_min * (1 << self.failures.min(16))).min(pace.wait_max);
+        self.failures = self.failures.saturating_add(1);
+        // Between half of it and all of it, so that the nodes of a cluster do not come back all at once.
+        let own = longest.mul_f64(0.5 + 0.5 * chance());
+        let wanted = wanted.unwrap_or_default().min(RETRY_AFTER_MAX);
+        // What the server wants is a least: some of what we would have waited anyway spreads the nodes.
+        if wanted > own { wanted + own } else { own }
+    }
+}
+
+/// A number from 0 to 1. Every new hasher of the standard library has keys of its own.
+pub(crate) fn chance() -> f64 {
+    let word = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
+    f64::from(word) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_with_jitter_and_start_anew_after_a_calm_time() {
+        let pace = Pace::default();
+        let mut waits = Waits::default();
+        for doubled in [200, 400, 800, 1600] {
+            let wait = waits.after(Duration::ZERO, None, &pace).as_millis();
+            assert!((doubled / 2..=doubled).contains(&wait), "{wait} of {doubled}");
+        }
+        for _ in 0..20 {
+            assert!(waits.after(Duration::ZERO, None, &pace) <= pace.wait_max);
+        }
+        assert!(waits.after(pace.calm, None, &pace) <= pace.wait_min);
+    }
+
+    #[test]
+    fn what_the_server_wants_is_waited_at_least_and_not_for_ever() {
+        let mut waits = Waits::default();
+        let wait = |waits: &mut Waits, seconds| {
+            waits.after(Duration::ZERO, Some(Duration::from_secs(seconds)), &Pace::default())
+        };
+        assert!(wait(&mut waits, 7) >= Duration::from_secs(7));
+        assert!(wait(&mut waits, 1_000_000) <= RETRY_AFTER_MAX + Pace::default().wait_max);
+    }
+
+    #[test]
+    fn two_nodes_seldom_wait_equally_long() {
+        let all: std::collections::BTreeSet<u128> = (0..100)
+            .map(|_| Waits::default().after(Duration::ZERO, None, &Pace::default()).as_micros())
+            .collect();
+        assert!(all.len() > 90, "{} different waits of 100", all.len());
+    }
+}

@@ -1,0 +1,19 @@
+//! The client against an API server that is written from the API's documents, and that does whatever servers and networks do.
+//!
+//! | file | shows |
+//! |---|---|
+//! | `watching` | what is watched, and how: lists, pages, streams, bookmarks, selectors |
+//! | `accounts` | who we are: certificates, tokens that rotate, programs, the account of a Pod |
+//! | `faults` | each fault, one by one: what was told stays, and it goes on by itself |
+//! | `time` | nothing goes back in time |
+//! | `real` | the same against the real programs, where there are some |
+//! | `listener` | the other end of the client: what it told, as a picture |
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+mod accounts;
+mod faults;
+mod listener;
+mod real;
+mod time;
+mod watching;

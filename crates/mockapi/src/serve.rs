@@ -1,0 +1,196 @@
+//! Who may come, and which answer a request gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::fault::{Fault, Faults};
+use crate::http::{self, Request, Way};
+use crate::list::{self, Pages};
+use crate::store::{Resource, SERVICE_CIDRS, SERVICES, Store};
+use crate::{lock, watch};
+
+/// What this server can do: newer ones can more.
+#[derive(Clone, Copy, Debug)]
+pub struct Offers {
+    /// A watch may begin with all objects (`sendInitialEvents`).
+    pub streaming_lists: bool,
+    /// The API of ServiceCIDRs is there.
+    pub service_cidrs: bool,
+    /// Services can be selected by the field `spec.clusterIP`.
+    pub cluster_ip_field: bool,
+}
+
+impl Default for Offers {
+    fn default() -> Self {
+        Self { streaming_lists: true, service_cidrs: true, cluster_ip_field: true }
+    }
+}
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// The resource.
+    pub resource: Option<Resource>,
+    /// The parameters.
+    pub query: BTreeMap<String, String>,
+    /// The token, where one came with it.
+    pub token: Option<String>,
+}
+
+/// Everything that connections share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) store: Mutex<Store>,
+    /// Something happened in the store.
+    pub(crate) changed: Condvar,
+    pub(crate) faults: Mutex<Faults>,
+    pub(crate) offers: Mutex<Offers>,
+    /// Who may come; anybody, without.
+    pub(crate) tokens: Mutex<Option<BTreeSet<String>>>,
+    /// Who shows a client certificate may come, others not.
+    pub(crate) needs_certificate: AtomicBool,
+    /// Verbs and resources that nobody may use.
+    pub(crate) forbidden: Mutex<BTreeSet<(&'static str, Resource)>>,
+    pub(crate) seen: Mutex<Vec<Seen>>,
+    pub(crate) pages: Mutex<Pages>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The connection is to end when this is false.
+    pub(crate) is_open: Arc<AtomicBool>,
+    pub(crate) has_certificate: bool,
+}
+
+impl Peer {
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers one request. An error ends the connection.
+pub(crate) fn answer(shared: &Shared, peer: &Peer, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+    let resource =
+        Resource::at(&request.path).filter(|r| *r != SERVICE_CIDRS || lock(&shared.offers).service_cidrs);
+    let (query, token) = (request.query.clone(), request.token.clone());
+    lock(&shared.seen).push(Seen { at: Instant::now(), resource, query, token });
+    if !may_come(shared, peer, request) {
+        return refuse(out, 401, "Unauthorized", "Unauthorized", &[]);
+    }
+    let Some(resource) = resource else {
+        return refuse(out, 404, "NotFound", "the server could not find the requested resource", &[]);
+    };
+    let fault = lock(&shared.faults).take(resource, request);
+    let way = match fault {
+        None => Way::default(),
+        Some(Fault::Cut { after }) => Way { cut_after: Some(after), ..Way::default() },
+        Some(Fault::Slow { pause }) => Way { pause: Some(pause), ..Way::default() },
+        Some(fault) => return fail(&fault, peer, request, out),
+    };
+    let verb = if request.flag("watch") { "watch" } else { "list" };
+    if lock(&shared.forbidden).contains(&(verb, resource)) {
+        return refuse(out, 403, "Forbidden", &forbidden(verb, resource), &[]);
+    }
+    if resource == SERVICES
+        && request.parameter("fieldSelector").contains("spec.clusterIP")
+        && !lock(&shared.offers).cluster_ip_field
+    {
+        let message = "Unable to find \"/v1, Resource=services\" that match label selector \"\", field selector \"spec.clusterIP!=None\": field label not supported: spec.clusterIP";
+        return refuse(out, 400, "BadRequest", message, &[]);
+    }
+    match verb {
+        "watch" => watch::answer(shared, peer, resource, request, out, way),
+        _ => list::answer(shared, resource, request, out, way),
+    }
+}
+
+fn may_come(shared: &Shared, peer: &Peer, request: &Request) -> bool {
+    let by_certificate = peer.has_certificate || !shared.needs_certificate.load(Ordering::Relaxed);
+    let tokens = lock(&shared.tokens);
+    let by_token =
+        tokens.as_ref().is_none_or(|known| request.token.as_ref().is_some_and(|token| known.contains(token)));
+    by_certificate && by_token
+}
+
+/// The sentence of the real server.
+fn forbidden(verb: &str, resource: Resource) -> String {
+    format!(
+        "{plural}{dot}{group} is forbidden: User \"system:serviceaccount:kube-system:portway\" cannot {verb} resource \
+         \"{plural}\" in API group \"{group}\" at the cluster scope",
+        plural = resource.plural,
+        dot = if resource.group().is_empty() { "" } else { "." },
+        group = resource.group()
+    )
+}
+
+fn fail(fault: &Fault, peer: &Peer, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+    match fault {
+        Fault::Status { code, retry_after } => {
+            let headers: Vec<_> =
+                retry_after.iter().map(|seconds| ("Retry-After", seconds.to_string())).collect();
+            refuse(out, *code, "Fault", "refused, as the test wanted", &headers)
+        }
+        Fault::Garbage => http::send(out, 200, &[], b"<html>this is no JSON</html>", Way::default()),
+        Fault::NotHttp => {
+            out.write_all(&[0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x16, b'\n', b'\n'])?;
+            Err(io::Error::other("said what is no HTTP, as the test wanted"))
+        }
+        Fault::GoneEvent => one_line(
+            out,
+            &format!(
+                "{{\"type\":\"ERROR\",\"object\":{}}}\n",
+                status(410, "Expired", "too old resource version: 1 (2)")
+            ),
+        ),
+        Fault::BadLine => one_line(out, "{\"type\":\"ADDED\",\"object\":{\"metadata\":\n"),
+        Fault::Silence | Fault::HalfLine => {
+            if request.flag("watch") {
+                http::begin_chunks(out)?;
+            }
+            if matches!(fault, Fault::HalfLine) {
+                http::chunk(out, b"{\"type\":\"ADDED\",", Way::default(), 0)?;
+            }
+            while peer.is_open() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(io::Error::other("was silent, as the test wanted"))
+        }
+        Fault::Hangup | Fault::Cut { .. } | Fault::Slow { .. } => {
+            Err(io::Error::other("ends, as the test wanted"))
+        }
+    }
+}
+
+fn one_line(out: &mut dyn Write, line: &str) -> io::Result<()> {
+    http::begin_chunks(out)?;
+    http::chunk(out, line.as_bytes(), Way::default(), 0)?;
+    http::end_chunks(out)
+}
+
+/// Refuses with an object of the kind Status.
+pub(crate) fn refuse(
+    out: &mut dyn Write,
+    code: u16,
+    reason: &str,
+    message: &str,
+    headers: &[(&str, String)],
+) -> io::Result<()> {
+    http::send(out, code, headers, status(code, reason, message).as_bytes(), Way::default())
+}
+
+/// An object of the kind Status.
+pub(crate) fn status(code: u16, reason: &str, message: &str) -> String {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code
+    })
+    .to_string()
+}

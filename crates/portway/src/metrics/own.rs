@@ -1,0 +1,147 @@
+//! Our own metrics: what upstream does not count.
+
+use kernel::sysctl::{Sysctls, ThisMachine};
+
+use super::Scrape;
+use super::text::{Kind, Page};
+use crate::traffic::{Carried, Traffic};
+
+/// Writes them.
+pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
+    let version = [("mode", scrape.mode.name()), ("version", env!("CARGO_PKG_VERSION"))];
+    page.family("portway_build_info", Kind::Gauge, "The running version and mode; always 1")
+        .sample(&version, 1);
+    tracker(page);
+    loop_of(page, scrape);
+    traffic(page, scrape.traffic);
+}
+
+/// How full the connection tracker is. When it is full, new connections are dropped.
+fn tracker(page: &mut Page) {
+    let settings = [
+        ("portway_conntrack_entries", "nf_conntrack_count", "Entries of the connection tracker"),
+        (
+            "portway_conntrack_entries_max",
+            "nf_conntrack_max",
+            "Entries that the connection tracker has room for",
+        ),
+    ];
+    for (name, setting, help) in settings {
+        let read = ThisMachine.read(&format!("net/netfilter/{setting}")).ok().flatten();
+        if let Some(value) = read.and_then(|text| text.parse::<u64>().ok()) {
+            page.family(name, Kind::Gauge, help).sample(&[], value);
+        }
+    }
+}
+
+fn loop_of(page: &mut Page, scrape: &Scrape<'_>) {
+    let gauges = scrape.gauges;
+    let age = gauges.changed_at.map(|at| scrape.uptime.saturating_sub(at).as_secs_f64());
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        page.family(name, Kind::Gauge, help).sample(&[], value);
+    };
+    gauge(
+        "portway_fighting_programs",
+        "Programs that change our rules again and again",
+        float(gauges.fighting),
+    );
+    gauge("portway_healthy", "Whether /livez is green", f64::from(u8::from(scrape.is_healthy)));
+    gauge(
+        "portway_not_listening",
+        "Ports of ours at which nobody can be answered",
+        float(gauges.not_listening),
+    );
+    if let Some(age) = age {
+        gauge("portway_picture_age_seconds", "How long ago the picture of the cluster last changed", age);
+    }
+    gauge(
+        "portway_problems",
+        "Files, and fields of objects, that have something wrong",
+        float(gauges.problems),
+    );
+    gauge("portway_refused_service_ports", "Service ports that the kernel refused", float(gauges.refused));
+    gauge("portway_service_ports", "Service ports in the table", float(gauges.service_ports));
+    gauge(
+        "portway_warned_service_ports",
+        "Service ports in force with something wrong",
+        float(gauges.warned),
+    );
+    let mut counter = |name: &str, help: &str, value: u64| {
+        page.family(name, Kind::Counter, help).sample(&[], value);
+    };
+    let help = "How often our rules were put right after somebody else had changed them";
+    counter("portway_drift_repairs_total", help, gauges.repairs);
+    counter(
+        "portway_drift_repair_operations_total",
+        "Operations that repairs took",
+        gauges.repair_operations,
+    );
+    counter("portway_operations_total", "Operations written to the kernel", gauges.operations);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 service ports")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
+
+/// A figure of what was carried.
+struct Figure {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    of: fn(&Carried) -> u64,
+}
+
+const fn counter(name: &'static str, help: &'static str, of: fn(&Carried) -> u64) -> Figure {
+    Figure { name, kind: Kind::Counter, help, of }
+}
+
+/// What is told of a service port.
+const OF_SERVICE_PORTS: [Figure; 8] = [
+    counter("portway_service_bytes_in_total", "Bytes from clients that the relay carried", |c| c.bytes_in),
+    counter("portway_service_bytes_out_total", "Bytes to clients that the relay carried", |c| c.bytes_out),
+    counter("portway_service_connections_total", "Connections that the relay made", |c| c.connections),
+    counter("portway_service_failed_total", "Connections reset because no endpoint answered", |c| c.failed),
+    counter("portway_service_failed_dials_total", "Dials that failed", |c| c.failed_dials),
+    counter("portway_service_refused_total", "Connections or datagrams turned away at a limit", |c| {
+        c.refused
+    }),
+    counter("portway_service_retries_total", "Dials made because another had failed", |c| c.retries),
+    Figure {
+        name: "portway_service_active_connections",
+        kind: Kind::Gauge,
+        help: "Connections that the relay carries now",
+        of: |c| c.active,
+    },
+];
+
+/// What is told of an endpoint.
+const OF_ENDPOINTS: [Figure; 4] = [
+    counter("portway_endpoint_bytes_in_total", "Bytes from clients to this endpoint", |c| c.bytes_in),
+    counter("portway_endpoint_bytes_out_total", "Bytes to clients from this endpoint", |c| c.bytes_out),
+    counter("portway_endpoint_connections_total", "Connections made to this endpoint", |c| c.connections),
+    counter("portway_endpoint_failed_dials_total", "Dials of this endpoint that failed", |c| c.failed_dials),
+];
+
+fn traffic(page: &mut Page, traffic: &[Traffic]) {
+    for figure in OF_SERVICE_PORTS {
+        let mut family = page.family(figure.name, figure.kind, figure.help);
+        for one in traffic {
+            family.one_of_many(&labels(one), (figure.of)(&one.all));
+        }
+    }
+    for figure in OF_ENDPOINTS {
+        let mut family = page.family(figure.name, figure.kind, figure.help);
+        for one in traffic {
+            for (address, carried) in &one.endpoints {
+                let [port, family_of, purpose] = labels(one);
+                let labels = [("endpoint", &*address.to_string()), port, family_of, purpose];
+                family.one_of_many(&labels, (figure.of)(carried));
+            }
+        }
+    }
+}
+
+fn labels(of: &Traffic) -> [(&str, &str); 3] {
+    [("service_port", &of.service_port), ("ip_family", &of.family), ("purpose", &of.purpose)]
+}

@@ -1,0 +1,216 @@
+//! The metrics of kube-proxy 1.37, in the order of their names, as it shows them.
+//!
+//! Departures: both families are written in one sync, so durations and failures of syncs are the same for both; counters are there
+//! from the start with 0, where upstream shows them after their first use.
+
+use jiff::Timestamp;
+use model::{ByFamily, Family};
+
+use super::histogram::Histogram;
+use super::meters::Probe;
+use super::text::{Kind, Page, Samples};
+use super::{Meters, Scrape};
+use crate::modes::Mode;
+
+/// Writes all that the mode has.
+pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
+    let mut writer = Writer { page, families: scrape.families };
+    let Scrape { mode, meters, gauges, .. } = scrape;
+    flows(&mut writer, meters);
+    writer.both(
+        "network_programming_duration_seconds",
+        Kind::Histogram,
+        "In Cluster Network Programming Latency in seconds",
+        |samples, family, label| samples.histogram(label, meters.programming.get(family)),
+    );
+    if *mode == Mode::Nftables {
+        localhost_listeners(&mut writer, scrape);
+    }
+    probes(
+        &mut writer,
+        meters,
+        Probe::Healthz,
+        "proxy_healthz_total",
+        "Cumulative proxy healthz HTTP status",
+    );
+    probes(&mut writer, meters, Probe::Livez, "proxy_livez_total", "Cumulative proxy livez HTTP status");
+    let has_full_and_partial = matches!(mode, Mode::Nftables | Mode::Iptables);
+    if has_full_and_partial {
+        let help = "SyncProxyRules latency in seconds for full resyncs";
+        writer.duration("sync_full_proxy_rules_duration_seconds", help, &meters.full_syncs);
+        let help = "SyncProxyRules latency in seconds for partial resyncs";
+        writer.duration("sync_partial_proxy_rules_duration_seconds", help, &meters.partial_syncs);
+    }
+    let help = "SyncProxyRules latency in seconds";
+    writer.duration("sync_proxy_rules_duration_seconds", help, &meters.syncs);
+    let (services, endpoints) = (meters.services, meters.endpoints);
+    let pending = |count: u64| if gauges.is_pending { count } else { 0 };
+    let one = "sync_proxy_rules_endpoint_changes";
+    writer.gauge(
+        &format!("{one}_pending"),
+        "Pending proxy rules Endpoint changes",
+        pending(endpoints.pending),
+    );
+    writer.counter(&format!("{one}_total"), "Cumulative proxy rules Endpoint changes", endpoints.total);
+    if *mode == Mode::Iptables {
+        rules(&mut writer, meters);
+    }
+    if matches!(mode, Mode::Iptables | Mode::Ipvs) {
+        let name = "sync_proxy_rules_iptables_restore_failures_total";
+        writer.failures(name, "Cumulative proxy iptables restore failures", meters.failures);
+    }
+    if *mode == Mode::Iptables {
+        rules_in_all(&mut writer, meters);
+    }
+    moment(
+        &mut writer,
+        "sync_proxy_rules_last_queued_timestamp_seconds",
+        "The last time a sync of proxy rules was queued",
+        meters.queued_at,
+    );
+    moment(
+        &mut writer,
+        "sync_proxy_rules_last_timestamp_seconds",
+        "The last time proxy rules were successfully synced",
+        meters.synced_at,
+    );
+    if *mode == Mode::Nftables {
+        let name = "sync_proxy_rules_nftables_cleanup_failures_total";
+        writer.failures(name, "Cumulative proxy nftables cleanup failures", meters.cleanup_failures);
+        let name = "sync_proxy_rules_nftables_sync_failures_total";
+        writer.failures(name, "Cumulative proxy nftables sync failures", meters.failures);
+    }
+    without_local(&mut writer, scrape);
+    let one = "sync_proxy_rules_service_changes";
+    writer.gauge(&format!("{one}_pending"), "Pending proxy rules Service changes", pending(services.pending));
+    writer.counter(&format!("{one}_total"), "Cumulative proxy rules Service changes", services.total);
+}
+
+fn flows(writer: &mut Writer<'_>, meters: &Meters) {
+    writer.both(
+        "conntrack_reconciler_deleted_entries_total",
+        Kind::Counter,
+        "Cumulative conntrack flows deleted by conntrack reconciler",
+        |samples, family, label| samples.sample(label, meters.flows.get(family)),
+    );
+    writer.both(
+        "conntrack_reconciler_sync_duration_seconds",
+        Kind::Histogram,
+        "ReconcileConntrackFlowsLatency latency in seconds",
+        |samples, family, label| samples.histogram(label, meters.reconciling.get(family)),
+    );
+}
+
+/// Upstream has them behind an alpha gate.
+fn localhost_listeners(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
+    let count = |family: Family| {
+        let is_of = |traffic: &&crate::traffic::Traffic| {
+            traffic.is_of_localhost() && traffic.family == family.to_string()
+        };
+        scrape.traffic.iter().filter(is_of).count()
+    };
+    writer.both(
+        "nftables_localhost_nodeport_listeners",
+        Kind::Gauge,
+        "Number of active localhost NodePort userspace proxy listeners.",
+        |samples, family, label| samples.sample(label, count(family)),
+    );
+}
+
+fn probes(writer: &mut Writer<'_>, meters: &Meters, probe: Probe, name: &str, help: &str) {
+    writer.family(name, Kind::Counter, help, |samples| {
+        for ((_, code), count) in meters.probes.iter().filter(|((of, _), _)| *of == probe) {
+            samples.sample(&[("code", &code.to_string())], count);
+        }
+    });
+}
+
+fn rules(writer: &mut Writer<'_>, meters: &Meters) {
+    let help = "Number of iptables rules written by kube-proxy in last sync";
+    writer.family("sync_proxy_rules_iptables_last", Kind::Gauge, help, |samples| {
+        for ((family, table), count) in &meters.rules {
+            samples.sample(&[("ip_family", &family.to_string()), ("table", table)], count.written);
+        }
+    });
+    let name = "sync_proxy_rules_iptables_partial_restore_failures_total";
+    writer.failures(name, "Cumulative proxy iptables partial restore failures", meters.partial_failures);
+}
+
+fn rules_in_all(writer: &mut Writer<'_>, meters: &Meters) {
+    let help = "Total number of iptables rules owned by kube-proxy";
+    writer.family("sync_proxy_rules_iptables_total", Kind::Gauge, help, |samples| {
+        for ((family, table), count) in &meters.rules {
+            samples.sample(&[("ip_family", &family.to_string()), ("table", table)], count.total);
+        }
+    });
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a moment is shown to the microsecond")]
+fn moment(writer: &mut Writer<'_>, name: &str, help: &str, at: Option<Timestamp>) {
+    let Some(at) = at else { return };
+    let seconds = at.as_microsecond() as f64 / 1e6;
+    writer.both(name, Kind::Gauge, help, |samples, _, label| samples.sample(label, seconds));
+}
+
+fn without_local(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
+    let name = "sync_proxy_rules_no_local_endpoints_total";
+    let help = "Number of services with a Local traffic policy and no endpoints";
+    let families = scrape.families;
+    let by_policy: [(&str, &ByFamily<usize>); 2] = [
+        ("external", &scrape.gauges.without_local.external),
+        ("internal", &scrape.gauges.without_local.internal),
+    ];
+    writer.family(name, Kind::Gauge, help, |samples| {
+        for family in families {
+            for (policy, counts) in by_policy {
+                let labels = [("ip_family", &*family.to_string()), ("traffic_policy", policy)];
+                samples.sample(&labels, counts.get(*family));
+            }
+        }
+    });
+}
+
+/// Puts before each name and help what upstream puts there.
+struct Writer<'a> {
+    page: &'a mut Page,
+    families: &'a [Family],
+}
+
+impl Writer<'_> {
+    fn family(&mut self, name: &str, kind: Kind, help: &str, write: impl FnOnce(&mut Samples<'_>)) {
+        let (name, help) = (format!("kubeproxy_{name}"), format!("[ALPHA] {help}"));
+        write(&mut self.page.family(&name, kind, &help));
+    }
+
+    /// A sample for each family that is served.
+    fn both(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        help: &str,
+        write: impl Fn(&mut Samples<'_>, Family, super::text::Labels<'_>),
+    ) {
+        let families = self.families;
+        self.family(name, kind, help, |samples| {
+            for family in families {
+                write(samples, *family, &[("ip_family", &family.to_string())]);
+            }
+        });
+    }
+
+    fn duration(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.both(name, Kind::Histogram, help, |samples, _, label| samples.histogram(label, histogram));
+    }
+
+    fn failures(&mut self, name: &str, help: &str, count: u64) {
+        self.both(name, Kind::Counter, help, |samples, _, label| samples.sample(label, count));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, Kind::Gauge, help, |samples| samples.sample(&[], value));
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, Kind::Counter, help, |samples| samples.sample(&[], value));
+    }
+}

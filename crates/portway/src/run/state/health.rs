@@ -1,0 +1,50 @@
+//! Since when the kernel is behind what is wanted.
+
+use dataplane::Synced;
+
+use super::super::event::Now;
+use super::super::health::HealthFacts;
+use super::super::status::NodeStanding;
+use super::{Loop, UnderWay};
+
+impl Loop {
+    /// What a health server needs to know.
+    pub fn health(&self) -> HealthFacts {
+        HealthFacts {
+            families: self.families.clone(),
+            updated: self.figures.updated(),
+            behind_since: self.behind_since,
+            patience: self.patience,
+            is_node_eligible: self.is_node_eligible(),
+        }
+    }
+
+    /// May load balancers send connections here? A server that does not know this node, or no longer, says no.
+    fn is_node_eligible(&self) -> bool {
+        match self.node_standing() {
+            NodeStanding::Known => true,
+            NodeStanding::OfHost => self.server.is_none(),
+            NodeStanding::Unknown | NodeStanding::Leaving => false,
+        }
+    }
+
+    /// A sync went well: what is behind from now on is so from now on, unless the reason is still there.
+    pub(super) fn caught_up(&mut self, synced: &Synced, now: Now) {
+        if synced.waits.is_empty() && !self.drift.is_at_war_with_anybody(now) && self.store.failures() == 0 {
+            self.behind_since = None;
+        }
+    }
+
+    /// Looks whether the kernel is behind, after each step.
+    pub(super) fn look_behind(&mut self, now: Now) {
+        self.behind_since = self.is_behind(now).then(|| self.behind_since.unwrap_or(now.elapsed));
+    }
+
+    /// Before the source was read nobody knows: what an earlier life left is in force, and that is well.
+    fn is_behind(&self, now: Now) -> bool {
+        let waits = !self.pending.is_empty() || matches!(self.under_way, UnderWay::Sync(..));
+        let fails = self.figures.failures_in_a_row() > 0 || self.store.failures() > 0;
+        let is_contested = self.drift.is_suspicious() || self.drift.is_at_war_with_anybody(now);
+        self.source.is_loaded && (waits || fails || is_contested || !self.figures.waits().is_empty())
+    }
+}

@@ -1,0 +1,180 @@
+//! What comes in from an API server: facts, and how it stands with the server.
+//!
+//! Nothing is written before all Services and all slices were told, and the question for our Node was answered somehow: else
+//! the first rules would be of a node without zone and addresses. From then on the picture is followed; while the server is away
+//! it stays as it was, and the status says how old it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use apiserver::{News, Trouble, Watched};
+
+use super::super::effect::{Effect, Line};
+use super::super::event::Now;
+use super::super::status::{ServerStatus, ServerTrouble, milliseconds};
+use super::Loop;
+
+/// How it stands with the API server.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: String,
+    kinds: BTreeMap<Watched, Standing>,
+}
+
+/// How it stands with one kind.
+#[derive(Debug, Default)]
+struct Standing {
+    /// All of it was told once.
+    is_complete: bool,
+    /// The server does not have it.
+    is_absent: bool,
+    /// It failed when everything else was there: it is not waited for any longer.
+    is_given_up: bool,
+    /// When the server last said something about it.
+    heard_at: Option<Duration>,
+    trouble: Option<Troubled>,
+}
+
+#[derive(Debug)]
+struct Troubled {
+    reason: String,
+    since: Duration,
+    retry_at: Duration,
+}
+
+impl Server {
+    /// One of which nothing was heard yet.
+    pub(super) fn at(address: String) -> Self {
+        Self { address, kinds: BTreeMap::new() }
+    }
+
+    fn of(&mut self, of: Watched) -> &mut Standing {
+        self.kinds.entry(of).or_default()
+    }
+
+    fn is_complete(&self, of: Watched) -> bool {
+        self.kinds.get(&of).is_some_and(|standing| standing.is_complete)
+    }
+
+    /// Is enough known to write rules?
+    fn is_enough(&self) -> bool {
+        let node = self.kinds.get(&Watched::Node);
+        self.has_services() && node.is_some_and(|node| node.is_complete || node.is_given_up)
+    }
+
+    fn has_services(&self) -> bool {
+        self.is_complete(Watched::Services) && self.is_complete(Watched::EndpointSlices)
+    }
+
+    /// The server said something about this kind. Whether that ends some trouble.
+    fn heard(&mut self, of: Watched, now: Now) -> bool {
+        let standing = self.of(of);
+        standing.heard_at = Some(now.elapsed);
+        standing.trouble.take().is_some()
+    }
+
+    /// It does not work. Whether that is news.
+    fn troubled(&mut self, trouble: &Trouble, now: Now) -> bool {
+        let is_last = self.has_services();
+        let standing = self.of(trouble.of);
+        standing.is_given_up = is_last;
+        let before = standing.trouble.take();
+        let is_news = before.as_ref().is_none_or(|before| before.reason != trouble.reason);
+        let since = before.map_or(now.elapsed, |before| before.since);
+        let retry_at = now.elapsed + trouble.retry_in;
+        standing.trouble = Some(Troubled { reason: trouble.reason.clone(), since, retry_at });
+        is_news
+    }
+
+    /// For people.
+    pub(super) fn status(&self, now: Now) -> ServerStatus {
+        let ago = |then: Duration| now.elapsed.saturating_sub(then).as_secs();
+        let needed = [Watched::Services, Watched::EndpointSlices, Watched::Node];
+        // The oldest part of the picture says how old it is.
+        let heard = needed.iter().map(|of| self.kinds.get(of).and_then(|standing| standing.heard_at));
+        let troubles = self.kinds.iter().filter_map(|(of, standing)| Some((of, standing.trouble.as_ref()?)));
+        ServerStatus {
+            address: self.address.clone(),
+            heard_seconds_ago: heard.min().flatten().map(ago),
+            incomplete: needed
+                .iter()
+                .filter(|of| !self.is_complete(**of))
+                .map(|of| of.plural().to_owned())
+                .collect(),
+            has_service_cidrs: self
+                .kinds
+                .get(&Watched::ServiceCidrs)
+                .is_some_and(|standing| !standing.is_absent),
+            troubles: troubles
+                .map(|(of, trouble)| {
+                    let told = ServerTrouble {
+                        reason: trouble.reason.clone(),
+                        for_seconds: ago(trouble.since),
+                        retry_in_ms: milliseconds(trouble.retry_at.saturating_sub(now.elapsed)),
+                    };
+                    (of.plural().to_owned(), told)
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Loop {
+    pub(super) fn follow_server(&mut self, news: News, now: Now, effects: &mut Vec<Effect>) {
+        match news {
+            News::Changed { of, events } => {
+                let delta = self.picture.take(events);
+                self.remember(delta, now);
+                if of == Watched::Node {
+                    self.describe_node(now);
+                }
+                self.heard_of(of, now, effects);
+            }
+            News::Complete { of, unreadable } => {
+                effects
+                    .extend(unreadable.iter().map(|report| Effect::Log(Line::Problem(report.to_string()))));
+                self.picture.set_unreadable(of, unreadable);
+                self.stands(of, |standing| standing.is_complete = true);
+                self.heard_of(of, now, effects);
+            }
+            News::Unreadable { of, report } => {
+                effects.push(Effect::Log(Line::Problem(report.to_string())));
+                self.picture.add_unreadable(of, report);
+                self.heard_of(of, now, effects);
+            }
+            News::Absent(of) => {
+                self.stands(of, |standing| standing.is_absent = true);
+                self.heard_of(of, now, effects);
+            }
+            News::Heard(of) => self.heard_of(of, now, effects),
+            News::Trouble(trouble) => self.troubled(trouble, now, effects),
+        }
+        self.load_from_server(effects);
+    }
+
+    fn stands(&mut self, of: Watched, change: impl FnOnce(&mut Standing)) {
+        if let Some(server) = &mut self.server {
+            change(server.of(of));
+        }
+    }
+
+    fn heard_of(&mut self, of: Watched, now: Now, effects: &mut Vec<Effect>) {
+        if self.server.as_mut().is_some_and(|server| server.heard(of, now)) {
+            effects.push(Effect::Log(Line::ServerAnswers { of: of.plural() }));
+        }
+    }
+
+    fn troubled(&mut self, trouble: Trouble, now: Now, effects: &mut Vec<Effect>) {
+        if self.server.as_mut().is_some_and(|server| server.troubled(&trouble, now)) {
+            let Trouble { of, reason, retry_in } = trouble;
+            effects.push(Effect::Log(Line::ServerTrouble { of: of.plural(), reason, retry_in }));
+        }
+    }
+
+    fn load_from_server(&mut self, effects: &mut Vec<Effect>) {
+        if self.server.as_ref().is_some_and(Server::is_enough) {
+            self.source.can_read_all = true;
+            self.loaded(effects);
+        }
+    }
+}

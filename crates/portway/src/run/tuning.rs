@@ -1,0 +1,273 @@
+//! The connection tracker's limits, and this process' place in line when memory runs out: as upstream sets them.
+//!
+//! In: the operator's choices. Out: settings of the kernel, each written only where it is different.
+//!
+//! They are of the whole machine, so a portway without a cluster leaves alone what nobody asked for. One that cannot be written is
+//! told and stops nothing, where upstream ends: rules matter more than limits. And one that is missing is tried again when our rules
+//! are in force, since these load the connection tracker.
+
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use kernel::sysctl::{self, Sysctls};
+
+/// However many cores there are, as upstream: more takes too much memory.
+const ENTRIES_MAX: u64 = 1 << 20;
+/// Entries for each place of the hash table.
+const ENTRIES_PER_BUCKET: u64 = 4;
+
+const MAX: &str = "net/netfilter/nf_conntrack_max";
+const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
+const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
+
+/// What the operator chose. Without a choice a setting is left alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// How many flows may be tracked.
+    pub conntrack_max: Option<ConntrackMax>,
+    /// How long a TCP connection is remembered that says nothing.
+    pub tcp_established: Option<Duration>,
+    /// How long one that is half closed.
+    pub tcp_close_wait: Option<Duration>,
+    /// To let packets pass that are outside of TCP's window. It is never taken back.
+    pub tcp_be_liberal: bool,
+    /// How long a UDP flow is remembered that was not answered.
+    pub udp: Option<Duration>,
+    /// How long one that was.
+    pub udp_stream: Option<Duration>,
+    /// How late the kernel ends this process when memory runs out: -1000 is never.
+    pub oom_score_adj: Option<i32>,
+}
+
+/// How many flows may be tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConntrackMax {
+    /// For each core.
+    pub per_core: u32,
+    /// At least.
+    pub min: u32,
+}
+
+/// As upstream, where nobody chose.
+impl Default for ConntrackMax {
+    fn default() -> Self {
+        Self { per_core: 32_768, min: 131_072 }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tuned {
+    /// What was written, in words.
+    pub(super) written: Vec<String>,
+    /// What could not be, in words.
+    pub(super) failed: Vec<String>,
+    /// The kernel does not have some of these settings, yet.
+    pub(super) is_missing: bool,
+}
+
+impl Tuning {
+    /// What upstream does where nobody chose.
+    pub fn as_upstream() -> Self {
+        Self {
+            conntrack_max: Some(ConntrackMax::default()),
+            tcp_established: Some(Duration::from_secs(24 * 3600)),
+            tcp_close_wait: Some(Duration::from_secs(3600)),
+            oom_score_adj: Some(-999),
+            ..Self::default()
+        }
+    }
+
+    /// Writes what is different.
+    pub(super) fn apply(&self) -> Tuned {
+        let mut tuned = self.apply_to(&mut sysctl::ThisMachine, cores());
+        if let Some(score) = self.oom_score_adj
+            && let Err(error) = adjust_oom_score(score)
+        {
+            tuned.failed.push(format!("{OOM_SCORE_ADJ} cannot be set to `{score}`: {error}"));
+        }
+        tuned
+    }
+
+    fn apply_to(&self, settings: &mut impl Sysctls, cores: u64) -> Tuned {
+        let mut tuned = Tuned::default();
+        for (name, value) in self.wanted(cores) {
+            tuned.set(settings, name, value, |current| current == value);
+        }
+        if let Some(max) = self.entries(cores) {
+            let wanted = max / ENTRIES_PER_BUCKET;
+            tuned.set(settings, BUCKETS, wanted, |current| current >= wanted);
+        }
+        tuned
+    }
+
+    fn wanted(&self, cores: u64) -> impl Iterator<Item = (&'static str, u64)> {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs()).filter(|seconds| *seconds > 0);
+        let all = [
+            (MAX, self.entries(cores)),
+            ("net/netfilter/nf_conntrack_tcp_timeout_established", seconds(self.tcp_established)),
+            ("net/netfilter/nf_conntrack_tcp_timeout_close_wait", seconds(self.tcp_close_wait)),
+            ("net/netfilter/nf_conntrack_tcp_be_liberal", self.tcp_be_liberal.then_some(1)),
+            ("net/netfilter/nf_conntrack_udp_timeout", seconds(self.udp)),
+            ("net/netfilter/nf_conntrack_udp_timeout_stream", seconds(self.udp_stream)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// How many flows may be tracked; `None` where that is left alone. Upstream's limit holds for what cores add up to, not for
+    /// what the operator asks for as the least.
+    fn entries(&self, cores: u64) -> Option<u64> {
+        let ConntrackMax { per_core, min } = self.conntrack_max.filter(|max| max.per_core > 0)?;
+        let scaled = u64::from(per_core) * cores;
+        Some(if scaled > ENTRIES_MAX { ENTRIES_MAX } else { scaled.max(min.into()) })
+    }
+}
+
+impl Tuned {
+    fn set(
+        &mut self,
+        settings: &mut impl Sysctls,
+        name: &str,
+        value: u64,
+        is_right: impl FnOnce(u64) -> bool,
+    ) {
+        let written = match settings.read(name) {
+            Ok(None) => return self.is_missing = true,
+            Ok(Some(current)) if current.parse().is_ok_and(is_right) => return,
+            Ok(Some(current)) => settings.write(name, &value.to_string()).map(|()| current),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(before) => self.written.push(format!("{name} = {value} (it was {before})")),
+            Err(error) => self.failed.push(error.to_string()),
+        }
+    }
+}
+
+fn adjust_oom_score(score: i32) -> std::io::Result<()> {
+    let is_right = fs::read_to_string(OOM_SCORE_ADJ)?.trim().parse() == Ok(score);
+    if is_right { Ok(()) } else { fs::write(OOM_SCORE_ADJ, score.to_string()) }
+}
+
+/// The cores of this machine, not those that this process may use: the tracker is one for all.
+fn cores() -> u64 {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let online = online.and_then(|text| count(text.trim())).filter(|count| *count > 0);
+    online.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u64))
+}
+
+/// How many cores `0-3,5` are.
+fn count(ranges: &str) -> Option<u64> {
+    let mut count = 0;
+    for part in ranges.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        count += last.checked_sub(first)? + 1;
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::sysctl::Simulated;
+
+    fn kernel() -> Simulated {
+        Simulated::new([
+            (MAX, "65536"),
+            (BUCKETS, "16384"),
+            ("net/netfilter/nf_conntrack_tcp_timeout_established", "432000"),
+            ("net/netfilter/nf_conntrack_tcp_timeout_close_wait", "3600"),
+            ("net/netfilter/nf_conntrack_tcp_be_liberal", "0"),
+            ("net/netfilter/nf_conntrack_udp_timeout", "30"),
+            ("net/netfilter/nf_conntrack_udp_timeout_stream", "120"),
+        ])
+    }
+
+    #[test]
+    fn upstreams_settings_are_written_and_only_what_is_different() {
+        let mut settings = kernel();
+        let tuned = Tuning::as_upstream().apply_to(&mut settings, 2);
+        assert_eq!(
+            tuned.written,
+            [
+                "net/netfilter/nf_conntrack_max = 131072 (it was 65536)",
+                "net/netfilter/nf_conntrack_tcp_timeout_established = 86400 (it was 432000)",
+                "net/netfilter/nf_conntrack_buckets = 32768 (it was 16384)",
+            ]
+        );
+        settings.fault = Some("read-only file system".to_owned());
+        assert_eq!(
+            Tuning::as_upstream().apply_to(&mut settings, 2),
+            Tuned::default(),
+            "nothing is written twice"
+        );
+    }
+
+    #[test]
+    fn what_nobody_chose_is_left_alone() {
+        let mut settings = kernel();
+        assert_eq!(Tuning::default().apply_to(&mut settings, 64), Tuned::default());
+        assert_eq!(settings, kernel());
+    }
+
+    #[test]
+    fn every_choice_has_its_setting() {
+        let second = |count| Some(Duration::from_secs(count));
+        let tuning = Tuning {
+            conntrack_max: None,
+            tcp_established: second(1),
+            tcp_close_wait: second(2),
+            tcp_be_liberal: true,
+            udp: second(3),
+            udp_stream: second(4),
+            oom_score_adj: None,
+        };
+        let mut settings = kernel();
+        tuning.apply_to(&mut settings, 2);
+        let set: Vec<&str> = settings.values.values().map(String::as_str).collect();
+        assert_eq!(set, ["16384", "65536", "1", "2", "1", "3", "4"], "in the order of their names");
+    }
+
+    #[test]
+    fn the_size_follows_the_cores_between_its_limits() {
+        let entries = |per_core, min, cores| {
+            Tuning { conntrack_max: Some(ConntrackMax { per_core, min }), ..Tuning::default() }.entries(cores)
+        };
+        assert_eq!(entries(32_768, 131_072, 2), Some(131_072), "the least");
+        assert_eq!(entries(32_768, 131_072, 8), Some(262_144), "by cores");
+        assert_eq!(entries(32_768, 131_072, 64), Some(1_048_576), "the most");
+        assert_eq!(entries(32_768, 2_000_000, 2), Some(2_000_000), "the operator's least may be more");
+        assert_eq!(entries(0, 131_072, 2), None, "left alone");
+    }
+
+    #[test]
+    fn a_large_enough_hash_table_stays() {
+        let mut settings = kernel();
+        settings.values.insert(BUCKETS.to_owned(), "262144".to_owned());
+        Tuning::as_upstream().apply_to(&mut settings, 2);
+        assert_eq!(settings.values[BUCKETS], "262144");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_and_the_rest_is_tried() {
+        let mut settings = kernel();
+        settings.fault = Some("read-only file system".to_owned());
+        let tuned = Tuning::as_upstream().apply_to(&mut settings, 2);
+        assert_eq!(tuned.failed.len(), 3, "{tuned:?}");
+        assert!(
+            tuned.failed[0].contains("nf_conntrack_max` cannot be set to `131072`: read-only"),
+            "{tuned:?}"
+        );
+        let missing = Tuning::as_upstream().apply_to(&mut Simulated::default(), 2);
+        assert_eq!(missing, Tuned { is_missing: true, ..Tuned::default() });
+    }
+
+    #[test]
+    fn cores_are_counted_in_ranges() {
+        assert_eq!(count("0-3,5"), Some(5));
+        assert_eq!(count("0"), Some(1));
+        assert_eq!((count(""), count("3-1"), count("a")), (None, None, None));
+    }
+}

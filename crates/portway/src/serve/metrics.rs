@@ -1,0 +1,107 @@
+//! The pages of the metrics port: `/metrics`, and what people look at.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::StatusCode;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::answer::{Answer, Asked, JSON, Page};
+use super::board::Board;
+use super::{state, zpages};
+use crate::metrics::{self, Scrape};
+use crate::modes::Mode;
+use crate::run;
+use crate::traffic::Traffic;
+
+/// All that the pages are made of.
+pub struct Site {
+    /// What the loop tells.
+    pub board: Board,
+    /// The mode.
+    pub mode: Mode,
+    /// When the process started.
+    pub started: Timestamp,
+    /// The effective configuration, for `/configz`.
+    pub config: Value,
+    /// The options with their values, for `/flagz`.
+    pub flags: Vec<(String, String)>,
+    /// What the relay has carried; `None` when it is busy.
+    pub traffic: Box<dyn Fn() -> Option<Vec<Traffic>> + Send + Sync>,
+    /// Asks the loop for its picture; `None` when it is busy, or is ending. It may wait.
+    pub picture: Arc<dyn Fn() -> Option<run::Answer> + Send + Sync>,
+}
+
+/// The metrics port.
+#[derive(Debug)]
+pub(super) struct MetricsPage {
+    site: Site,
+    /// What was last known of the relay.
+    traffic: Mutex<Arc<Vec<Traffic>>>,
+    state: state::Turn,
+}
+
+/// What there is.
+const PATHS: [&str; 8] =
+    ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/proxyMode", "/state", "/statusz"];
+
+impl MetricsPage {
+    pub(super) fn new(site: Site) -> Self {
+        Self { site, traffic: Mutex::default(), state: state::Turn::default() }
+    }
+
+    fn metrics(&self) -> Answer {
+        let notes = self.site.board.read();
+        let uptime = self.site.board.elapsed();
+        let page = metrics::page(&Scrape {
+            mode: self.site.mode,
+            families: &notes.health.families,
+            meters: &notes.meters,
+            gauges: &notes.gauges,
+            is_healthy: notes.health.judge(uptime).is_healthy,
+            uptime,
+            traffic: &self.traffic(),
+        });
+        Answer::new(StatusCode::OK, metrics::CONTENT_TYPE, page)
+    }
+
+    /// What was carried. While the relay is busy with changes, what was known before.
+    fn traffic(&self) -> Arc<Vec<Traffic>> {
+        let mut known = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(traffic) = (self.site.traffic)() {
+            *known = Arc::new(traffic);
+        }
+        Arc::clone(&known)
+    }
+
+    /// The picture is for people on this host: the metrics port may be open to others.
+    fn state(&self, by: IpAddr) -> Answer {
+        if by.to_canonical().is_loopback() {
+            return self.state.answer(Arc::clone(&self.site.picture));
+        }
+        Answer::refusal(StatusCode::FORBIDDEN, "403: the picture is told on this host only: ask at 127.0.0.1")
+    }
+}
+
+impl Page for MetricsPage {
+    fn answer(&self, asked: &Asked<'_>) -> Answer {
+        let site = &self.site;
+        match asked.path {
+            "/metrics" => self.metrics(),
+            "/proxyMode" => Answer::text(site.mode.name()),
+            "/healthz" | "/healthz/ping" | "/livez" => Answer::text("ok"),
+            "/configz" => Answer::new(StatusCode::OK, JSON, site.config.to_string()),
+            "/flagz" => Answer::text(zpages::flagz(&site.flags)),
+            "/statusz" => Answer::text(zpages::statusz(site.started, site.board.elapsed(), &PATHS)),
+            "/state" => self.state(asked.by),
+            _ => Answer::not_found(&PATHS),
+        }
+    }
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! The loop with an API server as its source: when it begins, what it does while the server is away, and a Node that changes.
+
+use std::time::Duration;
+
+use apiserver::{News, Trouble, Watched};
+use kernel::nft::Simulated;
+use mockapi::objects;
+use model::object::Read;
+use model::{Config, DetectLocal, Event as Fact, Family, ServiceName};
+use portway::picture::Picture;
+use portway::run::{Answer, Event, Line, NodeStanding, Question, Work};
+use serde_json::{Value, json};
+
+use dataplane::nftables::Nftables;
+
+use super::sim::{Sim, ms, sim_of_server};
+
+type ServerSim = Sim<Nftables<Simulated>>;
+
+fn config() -> Config {
+    Config { node_name: "a".into(), ..Config::default() }
+}
+
+fn applied(object: &Value) -> Fact {
+    match model::object::read(object) {
+        Read::Fact(fact) => Fact::Apply(fact),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn changed(of: Watched, objects: &[Value]) -> Event {
+    Event::Told(News::Changed { of, events: objects.iter().map(applied).collect() })
+}
+
+fn complete(of: Watched) -> Event {
+    Event::Told(News::Complete { of, unreadable: Vec::new() })
+}
+
+fn trouble(of: Watched, reason: &str) -> Event {
+    Event::Told(News::Trouble(Trouble { of, reason: reason.into(), retry_in: ms(400) }))
+}
+
+fn node_port_service() -> Value {
+    let mut service = objects::service("web", "10.96.0.1");
+    service["spec"]["type"] = json!("NodePort");
+    service["spec"]["ports"][0]["nodePort"] = json!(30_080);
+    service
+}
+
+/// A loop that is in step with a cluster of one Service.
+fn running_with(config: Config) -> ServerSim {
+    let mut sim = sim_of_server(config);
+    sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.1")]));
+    sim.feed(complete(Watched::Node));
+    sim.feed(changed(Watched::Services, &[node_port_service()]));
+    sim.feed(complete(Watched::Services));
+    sim.feed(changed(Watched::EndpointSlices, &[objects::slice("web", &["10.244.2.7", "10.244.2.8"])]));
+    sim.feed(complete(Watched::EndpointSlices));
+    sim.pass(ms(5000));
+    assert!(sim.status().is_in_sync, "{:#?}", sim.status());
+    sim
+}
+
+fn running() -> ServerSim {
+    running_with(config())
+}
+
+#[test]
+fn nothing_is_written_before_services_and_slices_are_both_complete() {
+    let mut sim = sim_of_server(config());
+    sim.feed(complete(Watched::Node));
+    sim.feed(changed(Watched::Services, &[objects::service("web", "10.96.0.1")]));
+    sim.feed(complete(Watched::Services));
+    sim.feed(changed(Watched::EndpointSlices, &[objects::slice("web", &["10.244.2.7"])]));
+    sim.pass(ms(60_000));
+    assert_eq!(sim.syncs, []);
+    let because = sim.status().pending.because.unwrap();
+    assert!(because.contains("has not told all"), "{because}");
+    sim.feed(complete(Watched::EndpointSlices));
+    assert_eq!(sim.syncs.len(), 1);
+    assert_eq!(sim.syncs[0].1, Work::Everything, "all is known, so what nobody asks for goes");
+}
+
+#[test]
+fn the_node_is_waited_for_until_the_server_has_answered_somehow() {
+    let mut sim = sim_of_server(config());
+    sim.feed(trouble(Watched::Node, "the API server cannot be reached"));
+    sim.feed(complete(Watched::Services));
+    sim.feed(complete(Watched::EndpointSlices));
+    assert_eq!(sim.syncs, [], "by now it may be reached");
+    sim.feed(trouble(Watched::Node, "the API server does not let us list nodes"));
+    assert_eq!(sim.syncs.len(), 1, "a missing permission for Nodes keeps nobody from working");
+}
+
+#[test]
+fn service_cidrs_are_not_waited_for_and_count_at_once_when_they_come() {
+    let mut sim = running();
+    let before = sim.syncs.len();
+    sim.feed(changed(Watched::ServiceCidrs, &[objects::service_cidr("kubernetes", "10.96.0.0/12")]));
+    assert_eq!(sim.syncs.len(), before + 1, "upstream waits for up to an hour");
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn one_slice_that_changes_is_written_at_once_and_alone() {
+    let mut sim = running();
+    sim.feed(changed(Watched::EndpointSlices, &[objects::slice("web", &["10.244.2.7"])]));
+    assert_eq!(super::sim::changed(sim.last_work()), ["default/web:http/tcp"]);
+    sim.pass(ms(1000));
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn what_changes_nothing_for_this_node_writes_nothing() {
+    let mut sim = running();
+    let before = sim.syncs.len();
+    // The same again; an annotation; a zone that nobody asks for; a slice of nobody; a Node that only beats.
+    sim.feed(changed(Watched::Services, &[node_port_service()]));
+    let mut slice = objects::slice("web", &["10.244.2.7", "10.244.2.8"]);
+    slice["metadata"]["annotations"] =
+        json!({"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-16T05:00:00Z"});
+    slice["endpoints"][0]["zone"] = json!("z9");
+    sim.feed(changed(Watched::EndpointSlices, &[slice, objects::slice("nobodys", &["10.244.3.1"])]));
+    let mut node = objects::node("a", "192.0.2.1");
+    node["status"]["conditions"] = json!([{"type": "Ready", "lastHeartbeatTime": "2026-11-16T05:00:00Z"}]);
+    sim.feed(changed(Watched::Node, &[node]));
+    sim.feed(Event::Told(News::Heard(Watched::Services)));
+    assert_eq!(sim.syncs.len(), before, "{:?}", sim.syncs);
+    assert!(sim.status().is_in_sync);
+}
+
+#[test]
+fn while_the_server_is_away_the_rules_stay_and_the_status_says_how_old_the_picture_is() {
+    let mut sim = running();
+    let (slots, before) = (sim.slots(), sim.status().server.unwrap());
+    assert_eq!(before.address, "https://192.0.2.100:6443/");
+    assert!(before.troubles.is_empty() && before.incomplete.is_empty(), "{before:?}");
+    for _ in 0..50 {
+        sim.feed(trouble(Watched::Services, "the API server cannot be reached: connection refused"));
+        sim.pass(ms(2000));
+    }
+    let status = sim.status();
+    let server = status.server.clone().unwrap();
+    assert_eq!(server.heard_seconds_ago, Some(105), "the oldest part counts");
+    let told = &server.troubles["services"];
+    assert_eq!(told.for_seconds, 100);
+    assert!(told.reason.contains("connection refused"), "{told:?}");
+    assert!(status.is_in_sync, "the kernel holds what we know");
+    assert_eq!(sim.slots(), slots);
+    let lines = sim.lines.iter().filter(|line| matches!(line, Line::ServerTrouble { .. })).count();
+    assert_eq!(lines, 1, "the same trouble is logged once");
+    sim.feed(Event::Told(News::Heard(Watched::Services)));
+    assert!(sim.status().server.unwrap().troubles.is_empty());
+    assert!(sim.lines.contains(&Line::ServerAnswers { of: "services" }), "{:?}", sim.lines);
+}
+
+#[test]
+fn an_unusable_object_is_in_the_reports_until_it_is_gone() {
+    let mut sim = running();
+    let before = sim.status().reports;
+    let report = match model::object::read(&json!({"kind": "Service", "metadata": {"name": 7}})) {
+        Read::Refused(report) => report,
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..3 {
+        sim.feed(Event::Told(News::Unreadable { of: Watched::Services, report: report.clone() }));
+    }
+    assert_eq!(sim.status().reports, before + 1);
+    sim.feed(complete(Watched::Services));
+    assert_eq!(sim.status().reports, before);
+}
+
+#[test]
+fn another_process_sees_the_same_table() {
+    let mut sim = running();
+    let Answer::Picture(snapshot) = sim.ask(Question::Picture) else { panic!("a picture was asked for") };
+    assert_eq!(Picture::of(*snapshot).table(), sim.state.table());
+}
+
+#[test]
+fn the_nodes_addresses_are_followed() {
+    let mut sim = running();
+    assert_eq!(primary(&sim).as_deref(), Some("192.0.2.1"));
+    sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.77")]));
+    assert_eq!(primary(&sim).as_deref(), Some("192.0.2.77"));
+    assert!(!sim.has_exited, "upstream exits");
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+/// The address that `primary` means in `--nodeport-addresses`.
+fn primary(sim: &ServerSim) -> Option<String> {
+    sim.state.table().node().primary.get(Family::V4).map(|address| address.to_string())
+}
+
+#[test]
+fn the_nodes_pod_networks_are_followed() {
+    let mut sim = running_with(Config { detect_local: DetectLocal::NodeCidr, ..config() });
+    let before = sim.syncs.len();
+    let mut node = objects::node("a", "192.0.2.1");
+    node["spec"] = json!({"podCIDRs": ["10.244.9.0/24"]});
+    sim.feed(changed(Watched::Node, &[node]));
+    assert_eq!(sim.syncs.len(), before + 1);
+    assert!(format!("{:?}", sim.state.table().node()).contains("10.244.9.0/24"));
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+#[test]
+fn the_nodes_zone_is_followed() {
+    let mut sim = running();
+    let mut slice = objects::slice("web", &["10.244.2.7", "10.244.2.8"]);
+    slice["endpoints"][0]["hints"] = json!({"forZones": [{"name": "z1"}]});
+    slice["endpoints"][1]["hints"] = json!({"forZones": [{"name": "z2"}]});
+    sim.feed(changed(Watched::EndpointSlices, &[slice]));
+    assert_eq!(targets(&sim), ["10.244.2.7"]);
+    let mut node = objects::node("a", "192.0.2.1");
+    node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z2");
+    sim.feed(changed(Watched::Node, &[node]));
+    sim.pass(ms(1000));
+    assert_eq!(targets(&sim), ["10.244.2.8"]);
+    assert_eq!(sim.differences(), [""; 0]);
+}
+
+/// The endpoints that packets to the Service may end at.
+fn targets(sim: &ServerSim) -> Vec<String> {
+    let port = sim
+        .state
+        .table()
+        .ports()
+        .find(|port| port.id().service == ServiceName::new("default", "web"))
+        .unwrap();
+    let frontend = port.frontends().next().unwrap();
+    let shown = format!("{:?}", sim.state.table().route(&frontend).unwrap().1.inside);
+    ["10.244.2.7", "10.244.2.8"].into_iter().filter(|ip| shown.contains(ip)).map(Into::into).collect()
+}
+
+#[test]
+fn a_node_that_is_marked_for_removal_says_so_and_writes_nothing() {
+    let mut sim = running();
+    let before = sim.syncs.len();
+    for spoil in [
+        (
+            "/spec",
+            json!({"podCIDRs": ["10.244.1.0/24"], "taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}),
+        ),
+        ("/metadata/deletionTimestamp", json!("2026-11-16T05:00:00Z")),
+    ] {
+        let mut node = objects::node("a", "192.0.2.1");
+        assert_eq!(sim.status().node_standing, NodeStanding::Known);
+        node["metadata"]["deletionTimestamp"] = Value::Null;
+        *node.pointer_mut(spoil.0).unwrap() = spoil.1;
+        sim.feed(changed(Watched::Node, &[node]));
+        assert_eq!(sim.status().node_standing, NodeStanding::Leaving);
+        sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.1")]));
+    }
+    assert_eq!(sim.syncs.len(), before);
+}
+
+#[test]
+fn a_node_that_is_deleted_leaves_a_node_that_serves_on_with_the_hosts_addresses() {
+    let mut sim = running();
+    sim.feed(Event::Told(News::Changed { of: Watched::Node, events: vec![Fact::DeleteNode("a".into())] }));
+    sim.pass(Duration::from_secs(1));
+    assert!(!sim.has_exited, "upstream exits");
+    assert_eq!(primary(&sim).as_deref(), Some("192.0.2.1"), "those of the host");
+    assert_eq!(sim.status().node_standing, NodeStanding::OfHost);
+    assert_eq!(targets(&sim).len(), 2);
+    sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.50")]));
+    assert_eq!(primary(&sim).as_deref(), Some("192.0.2.50"), "and it comes back");
+    assert_eq!(sim.differences(), [""; 0]);
+}

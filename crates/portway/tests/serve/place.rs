@@ -1,0 +1,122 @@
+//! Servers of a test's own, without a loop behind them: the test says what the loop would say.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use portway::metrics::Gauges;
+use portway::modes::Mode;
+use portway::run::{Answer, Listener, Status};
+use portway::serve::{Balancers, Board, Options, Remote, Servers, Site};
+use portway::traffic::{Carried, Traffic};
+use serde_json::json;
+
+use crate::client::free_port;
+
+/// Servers on loopback.
+pub(crate) struct Place {
+    pub(crate) board: Board,
+    pub(crate) health: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    remote: Option<Remote>,
+    failing: Arc<Mutex<BTreeMap<Listener, String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self::at(free_port("127.0.0.1"), free_port("127.0.0.1"))
+    }
+
+    pub(crate) fn at(health: SocketAddr, metrics: SocketAddr) -> Self {
+        let options = Options { healthz: Some(health), metrics: Some(metrics), hard_fail: false };
+        Self::with(&options, health, metrics)
+    }
+
+    pub(crate) fn nowhere() -> Self {
+        let unused = ([127, 0, 0, 1], 0).into();
+        Self::with(&Options::default(), unused, unused)
+    }
+
+    fn with(options: &Options, health: SocketAddr, metrics: SocketAddr) -> Self {
+        let board = Board::new(Instant::now());
+        board.publish(crate::healthy(), gauges());
+        let (servers, remote) = Servers::open(options, site(&board));
+        let failing = Arc::new(Mutex::new(servers.failing().clone()));
+        let told = Arc::clone(&failing);
+        let thread = std::thread::spawn(move || {
+            let tell = |failing: &BTreeMap<Listener, String>| {
+                told.lock().unwrap().clone_from(failing);
+                true
+            };
+            servers.serve(tell).unwrap();
+        });
+        Self { board, health, metrics, remote: Some(remote), failing, thread: Some(thread) }
+    }
+
+    /// Listeners that cannot be opened, in words.
+    pub(crate) fn failing(&self) -> Vec<String> {
+        let failing = self.failing.lock().unwrap();
+        failing.iter().map(|(listener, reason)| format!("{listener}: {reason}")).collect()
+    }
+
+    /// Load balancers are answered so.
+    pub(crate) fn answer(&self, balancers: Balancers) {
+        self.remote.as_ref().unwrap().answer(balancers);
+    }
+
+    pub(crate) fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if let Some(remote) = self.remote.take() {
+            remote.close();
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn site(board: &Board) -> Site {
+    Site {
+        board: board.clone(),
+        mode: Mode::Nftables,
+        started: jiff::Timestamp::UNIX_EPOCH,
+        config: json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }),
+        flags: vec![("mode".into(), "nftables".into())],
+        traffic: Box::new(|| Some(vec![traffic()])),
+        picture: Arc::new(|| Some(Answer::Status(Box::new(large_status())))),
+    }
+}
+
+/// An answer that does not fit into the buffers of a socket.
+fn large_status() -> Status {
+    Status { problems: vec!["x".repeat(1000); 20_000], ..Status::default() }
+}
+
+pub(crate) fn gauges() -> Gauges {
+    Gauges { service_ports: 12, refused: 1, repairs: 3, ..Gauges::default() }
+}
+
+fn traffic() -> Traffic {
+    Traffic {
+        service_port: "default/web:http/tcp".into(),
+        family: "IPv4".into(),
+        purpose: "localhost".into(),
+        all: Carried { connections: 7, bytes_in: 100, ..Carried::default() },
+        endpoints: vec![(
+            "10.244.0.2:8080".parse().unwrap(),
+            Carried { connections: 4, ..Carried::default() },
+        )],
+    }
+}
