@@ -50,11 +50,11 @@ impl Summary {
         self.skipped.push(Entry { name: name.into(), text: reason.into() });
     }
 
-    /// Takes in a test that failed beside the others and then stood alone, every time.
+    /// Takes in a test that failed and then stood alone, every time.
     pub(crate) fn shaky(&mut self, name: &str) {
         self.passed();
         let text = format!(
-            "failed beside the other tests (its output is above), and stood {} times alone: to be mended",
+            "failed once (its output is above), and then stood {} times alone: to be mended",
             crate::again::TIMES
         );
         self.shaky.push(Entry { name: name.to_owned(), text });
@@ -222,7 +222,7 @@ mod tests {
         let mut summary = Summary::default();
         summary.shaky("packets");
         let text = summary.to_string();
-        assert!(text.starts_with("shaky:\n  packets: failed beside"), "{text}");
+        assert!(text.starts_with("shaky:\n  packets: failed once"), "{text}");
         assert!(text.ends_with("1 passed, 0 failed, 0 skipped"), "{text}");
     }
 

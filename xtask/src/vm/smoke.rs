@@ -3,11 +3,12 @@
 //! In: the list below. Out: each test's outcome, into the summary; where there is no VM, one line that says why.
 //!
 //! All run in one boot, one after another, each in a process of its own with a limit of its own. The VM is slow, so the
-//! list is short, and the tests get more patience.
+//! list is short, and the tests get more patience. One that fails is asked again, as on this machine (see `again`).
 
 use super::machine::{self, Ended, Order};
 use super::script::quoted;
 use super::set_up::{self, Kernel};
+use crate::again::TIMES;
 use crate::cargo::{build_test, root, target_dir};
 use crate::libtest;
 use crate::step::Step;
@@ -222,7 +223,10 @@ fn is_wanted(name: &str, wanted: &str) -> bool {
 /// What the VM's shell does: each test in a process of its own.
 fn script(tests: &[Test]) -> String {
     let mut text = format!(
-        "code=0\ntry() {{ timeout -k 5 {TEST_LIMIT_S} \"$1\" --exact \"$2\" --show-output --format pretty --color never || code=1; }}\n"
+        "code=0\n\
+         once() {{ timeout -k 5 {TEST_LIMIT_S} \"$1\" --exact \"$2\" --show-output --format pretty --color never; }}\n\
+         again() {{ for turn in $(seq {TIMES}); do once \"$@\" || return 1; done; }}\n\
+         try() {{ once \"$@\" || {{ code=1; again \"$@\"; }}; }}\n"
     );
     for Test { package, built, name, .. } in tests {
         let folder = root().join("crates").join(package);
@@ -238,11 +242,18 @@ fn take_in(output: &str, tests: &[Test], kernel: &Kernel, summary: &mut Summary)
     let runs = libtest::read(output);
     for Test { program, name, .. } in tests {
         let shown = format!("vm {}: {program} {name}", kernel.version());
-        match runs.iter().find(|run| run.name == *name) {
-            Some(run) => summary.test(&on(kernel, shown, run)),
-            None => summary.failed(shown, "it has no outcome: it hung; see above"),
+        let runs: Vec<&TestRun> = runs.iter().filter(|run| run.name == *name).collect();
+        match runs.as_slice() {
+            [first, rest @ ..] if is_shaky(first, rest) => summary.shaky(&shown),
+            [first, ..] => summary.test(&on(kernel, shown, first)),
+            [] => summary.failed(shown, "it has no outcome: it hung; see above"),
         }
     }
+}
+
+/// Did it fail, and then stand as often as it must?
+fn is_shaky(first: &TestRun, rest: &[&TestRun]) -> bool {
+    !first.passed && rest.len() == TIMES && rest.iter().all(|run| run.passed)
 }
 
 /// A test under its name here; what it counted is counted apart from the same on this machine's kernel.
@@ -271,6 +282,19 @@ mod tests {
         let text = summary.to_string();
         assert!(text.ends_with("1 passed, 1 failed, 0 skipped"), "{text}");
         assert!(text.contains("vm 6.12: packets m::two: it has no outcome"), "{text}");
+    }
+
+    #[test]
+    fn a_test_that_failed_and_then_stood_every_time_is_shaky() {
+        let outcome = |times: usize| {
+            let stood = "\ntest m::one ... ok\n\ntest result: ok.".repeat(times);
+            let mut summary = Summary::default();
+            let output = format!("\ntest m::one ... FAILED\n\ntest result: FAILED.{stood}");
+            take_in(&output, &[test("m::one")], &kernel(), &mut summary);
+            summary.to_string()
+        };
+        assert!(outcome(TIMES).ends_with("1 passed, 0 failed, 0 skipped"), "{}", outcome(TIMES));
+        assert!(outcome(TIMES - 1).ends_with("0 passed, 1 failed, 0 skipped"), "{}", outcome(TIMES - 1));
     }
 
     #[test]
