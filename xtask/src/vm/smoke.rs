@@ -140,6 +140,8 @@ const SMOKE: &[Smoke] = &[
 
 /// The VM takes ten times as long as the machine for these; `PORTWAY_PATIENCE` is for when the machine is busy, too.
 const VARIABLES: [(&str, &str); 2] = [("PORTWAY_CONNECTIONS", "500"), ("PORTWAY_PATIENCE", "3")];
+/// A VM whose kernel broke takes the tests that had no outcome with it into another boot, once.
+const BOOTS: usize = 2;
 /// One test that hangs does not take the others with it.
 const TEST_LIMIT_S: u64 = 240;
 const LIMIT: Duration = Duration::from_secs(2400);
@@ -160,28 +162,42 @@ pub(crate) fn run(number: usize, total: usize, list: List, summary: &mut Summary
 fn boot(target: &Path, list: List, summary: &mut Summary) -> Result<(), String> {
     let kernel = set_up::get(target)?;
     let Some(tests) = tests(list, summary) else { return Ok(()) };
-    let script = script(&tests);
     println!("  {}: {} tests in a VM, in one boot", kernel.release, tests.len());
+    let (mut output, mut left) = (String::new(), tests.iter().collect::<Vec<_>>());
+    for boot in 1..=BOOTS {
+        let (ended, said) = run_there(target, &kernel, &left)?;
+        output.push_str(&said);
+        let Ended::Broke(console) = ended else { break };
+        let first = console.lines().next().unwrap_or_default().trim();
+        summary.broke(format!("vm {}: boot {boot}", kernel.version()), format!("it broke: {first}"));
+        let runs = libtest::read(&said);
+        left.retain(|test| runs.iter().all(|run| run.name != test.name));
+    }
+    take_in(&output, &tests, &kernel, summary);
+    Ok(())
+}
+
+/// Runs these tests in one boot: how it ended, and all that they said.
+fn run_there(target: &Path, kernel: &Kernel, tests: &[&Test]) -> Result<(Ended, String), String> {
     let path = target.join("xtask/another-kernel.log");
     let log = File::create(&path).map_err(|e| format!("{} cannot be made: {e}", path.display()))?;
     let order = Order {
         folder: root(),
-        command: ["sh", "-c", &script].map(str::to_owned).to_vec(),
+        command: ["sh", "-c", &script(tests)].map(str::to_owned).to_vec(),
         variables: VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         limit: LIMIT,
     };
-    let ended = machine::run(&kernel, &order, log.into())?;
+    let ended = machine::run(kernel, &order, log.into())?;
     if let Ended::NoVm(why) = ended {
         return Err(why);
     }
     let bytes = fs::read(&path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
-    let output = String::from_utf8_lossy(&bytes);
+    let said = String::from_utf8_lossy(&bytes).into_owned();
     if ended != Ended::Code(0) {
-        println!("{}", output.trim_end());
+        println!("{}", said.trim_end());
         ended.problem(LIMIT).into_iter().for_each(|problem| println!("{problem}"));
     }
-    take_in(&output, &tests, &kernel, summary);
-    Ok(())
+    Ok((ended, said))
 }
 
 /// Builds the test programs and asks each for its tests.
@@ -221,7 +237,7 @@ fn is_wanted(name: &str, wanted: &str) -> bool {
 }
 
 /// What the VM's shell does: each test in a process of its own.
-fn script(tests: &[Test]) -> String {
+fn script(tests: &[&Test]) -> String {
     let mut text = format!(
         "code=0\n\
          once() {{ timeout -k 5 {TEST_LIMIT_S} \"$1\" --exact \"$2\" --show-output --format pretty --color never; }}\n\
