@@ -231,6 +231,16 @@ fn an_unknown_scheduler_is_refused_by_name_and_one_without_a_module_takes_nobody
 }
 
 #[test]
+fn a_new_service_whose_scheduler_has_no_module_is_refused_with_the_name_of_the_scheduler() {
+    let (mut mode, _) = fresh();
+    mode.doors().servers.forget_scheduler("nq");
+    let service = annotated(web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), "portway.io/ipvs-scheduler", "nq");
+    let synced = mode.sync(&of(&[service]), Scope::Everything).unwrap();
+    let reason = &synced.refused[&id("a", Protocol::Tcp)];
+    assert!(reason.contains("nq") && !reason.contains("real server"), "{reason}");
+}
+
+#[test]
 fn virtual_servers_of_others_survive_sync_restart_and_cleanup() {
     let foreign = [tcp("203.0.113.5:80"), tcp("192.168.0.1:9999"), What::Mark(7, kernel::ipvs::Family::V4)];
     let mut twin = kernel();

@@ -104,10 +104,11 @@ impl Wanted {
         all
     }
 
-    /// Whoever needs this is withheld. False if nobody alone does.
+    /// Whoever needs this is withheld. False if nobody alone does. The first reason is the one to tell: without its virtual server, a
+    /// real server is refused as well.
     pub(super) fn withhold(&mut self, item: &Item, reason: &str) -> bool {
         let Some(id) = self.items.owner(item) else { return false };
-        self.withheld.insert(id, reason.to_owned());
+        self.withheld.entry(id).or_insert_with(|| reason.to_owned());
         self.withheld.len() <= MOST_WITHHELD
     }
 }
