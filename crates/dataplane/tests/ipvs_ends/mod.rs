@@ -16,7 +16,7 @@ use kernel::{host, ipset, ipvs, sysctl};
 use model::table::Masquerade;
 use model::{Fate, ForwardingTable, Frontend, Packet};
 
-use super::twin::{End, is_delivered_here, lowest, sim_packet};
+use super::twin::{End, ends_of, is_delivered_here, lowest, sim_packet};
 
 /// The doors beside iptables.
 pub(crate) type Twin = Kernel<ipvs::Simulated, ipset::Simulated, host::Simulated, sysctl::Simulated>;
@@ -127,20 +127,7 @@ fn is_marked(table: &ForwardingTable, packet: &Packet) -> bool {
 
 /// Where the model says that it ends.
 pub(crate) fn expected(table: &ForwardingTable, packet: &Packet) -> Ends {
-    let one = |end| Ends::from([(end, (1, 1))]);
-    match table.fate(packet, &Options::default().promises()).fate {
-        Fate::Untouched => one(End::Untouched),
-        Fate::Rejected => one(End::Rejected),
-        Fate::Dropped => one(End::Dropped),
-        Fate::OneOf(one_of) => {
-            let end = |landing: &model::Landing| {
-                let endpoint = (landing.address, landing.port);
-                let share = lowest(u32::from(landing.slots), one_of.slots);
-                (End::At { endpoint, masqueraded: landing.masqueraded }, share)
-            };
-            one_of.landings.iter().map(end).collect()
-        }
-    }
+    ends_of(&table.fate(packet, &Options::default().promises()).fate)
 }
 
 /// May the packet land at an address that this host has for a Service? It would stay here: the README names this limit.

@@ -115,6 +115,24 @@ impl Ends {
     }
 }
 
+/// Everywhere that a packet of this fate may end.
+pub(crate) fn ends_of(fate: &model::Fate) -> BTreeMap<End, Share> {
+    let one = |end| BTreeMap::from([(end, (1, 1))]);
+    match fate {
+        model::Fate::Untouched => one(End::Untouched),
+        model::Fate::Rejected => one(End::Rejected),
+        model::Fate::Dropped => one(End::Dropped),
+        model::Fate::OneOf(one_of) => {
+            let end = |landing: &model::Landing| {
+                let endpoint = (landing.address, landing.port);
+                let share = lowest(u32::from(landing.slots), one_of.slots);
+                (End::At { endpoint, masqueraded: landing.masqueraded }, share)
+            };
+            one_of.landings.iter().map(end).collect()
+        }
+    }
+}
+
 /// A fraction in lowest terms.
 pub(crate) fn lowest(part: u32, whole: u32) -> Share {
     let (mut a, mut b) = (part, whole);

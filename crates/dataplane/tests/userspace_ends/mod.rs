@@ -13,9 +13,9 @@ use kernel::nft::{Fate as Seen, Path, SimPacket};
 use kernel::xtables::Simulated;
 use model::fate::Payload;
 use model::table::NodeView;
-use model::{Fate, ForwardingTable, Packet, Protocol};
+use model::{ForwardingTable, Packet, Protocol};
 
-use crate::twin::{End, lowest, sim_packet};
+use crate::twin::{End, ends_of, lowest, sim_packet};
 
 /// Each end with its share.
 pub(crate) type Ends = BTreeMap<End, (u32, u32)>;
@@ -72,20 +72,7 @@ fn relayed(relay: &relay::Simulated, packet: &Packet, at: SocketAddr) -> Result<
 
 /// Where the model says that it ends.
 pub(crate) fn expected(table: &ForwardingTable, packet: &Packet) -> Ends {
-    let one = |end| Ends::from([(end, (1, 1))]);
-    match table.fate(packet, &Options::default().promises()).fate {
-        Fate::Untouched => one(End::Untouched),
-        Fate::Rejected => one(End::Rejected),
-        Fate::Dropped => one(End::Dropped),
-        Fate::OneOf(one_of) => {
-            let end = |landing: &model::Landing| {
-                let endpoint = (landing.address, landing.port);
-                let share = lowest(u32::from(landing.slots), one_of.slots);
-                (End::At { endpoint, masqueraded: landing.masqueraded }, share)
-            };
-            one_of.landings.iter().map(end).collect()
-        }
-    }
+    ends_of(&table.fate(packet, &Options::default().promises()).fate)
 }
 
 /// A packet that dials a port of ours directly.

@@ -35,6 +35,7 @@ mod localnet;
 mod lock;
 mod log;
 mod open;
+mod origin;
 mod pace;
 mod shell;
 mod state;
@@ -57,8 +58,9 @@ pub use listeners::Listener;
 pub use localnet::Localnet;
 pub use lock::RunDir;
 pub use open::{Opened, Wish, iptables_options, open, open_ipvs, userspace_options};
+pub use origin::Origin;
 pub use pace::PaceOptions;
-pub use shell::{End, Origin, Settings, run};
+pub use shell::{End, Settings, run};
 pub use state::{Loop, Start};
 pub use status::{
     Beside, Failures, LastSync, NodeStanding, Pending, RelayStatus, ServerStatus, ServerTrouble, Status,

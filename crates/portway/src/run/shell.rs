@@ -26,15 +26,13 @@ use super::ipvs::IpvsStatus;
 use super::localnet::Localnet;
 use super::log::log;
 use super::open::{Opened, Wish, open};
+use super::origin::{Opening, Origin};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::tuning::Tuning;
 use super::{RunError, families, feeds, http};
-use crate::embedded::{self, Embedded};
 use crate::host::HostFacts;
-use crate::manifests::Source;
 use crate::modes::Mode;
-use crate::picture::Picture;
 use crate::serve::{self, Balancers, Board, Remote, Servers};
 use crate::socket::Server;
 
@@ -64,39 +62,6 @@ pub struct Settings {
     pub flags: Vec<(String, String)>,
     /// What to do where another portway is there already.
     pub arrival: Arrival,
-}
-
-/// Where objects come from.
-#[derive(Clone, Debug)]
-pub enum Origin {
-    /// From manifests.
-    Files {
-        /// Files and folders.
-        from: Vec<PathBuf>,
-        /// What Services are given.
-        allocation: embedded::Options,
-    },
-    /// From an API server.
-    Server(apiserver::Settings),
-}
-
-/// What objects come from, opened.
-enum Opening {
-    Files(Source),
-    Server(apiserver::Settings),
-}
-
-impl Opening {
-    /// Refuses what is named wrongly. A server need not be there yet.
-    fn of(origin: &Origin) -> Result<(Self, Option<String>), RunError> {
-        match origin {
-            Origin::Files { from, .. } => Ok((Opening::Files(Source::open(from)?), None)),
-            Origin::Server(settings) => {
-                let address = settings.access.address()?;
-                Ok((Opening::Server(settings.clone()), Some(address)))
-            }
-        }
-    }
 }
 
 /// How a run ended.
@@ -134,7 +99,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     carrier.adopt(inheritance.sockets);
     let (watch, host) = watch_host(&settings.config.node_name);
     let Opened { dataplane, monitor, glance, program, .. } = opened;
-    let picture = picture(settings, clock.now())?;
+    let picture = settings.origin.picture(settings.config.clone(), clock.now())?;
     let now = Now { elapsed: Duration::ZERO, ..clock.now() };
     let (mode, pace) = (settings.wish.mode, settings.pace);
     let start = Start {
@@ -245,16 +210,6 @@ impl Outside {
             Ok(())
         };
         start().map_err(system("start a thread"))
-    }
-}
-
-fn picture(settings: &Settings, now: Now) -> Result<Picture, RunError> {
-    let config = settings.config.clone();
-    match &settings.origin {
-        Origin::Files { allocation, .. } => {
-            Ok(Picture::new(config, Embedded::open(allocation.clone(), now.wall)?, None))
-        }
-        Origin::Server(_) => Ok(Picture::of_server(config)),
     }
 }
 

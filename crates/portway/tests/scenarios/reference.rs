@@ -53,20 +53,26 @@ impl Subject for Reference {
 
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         let answer = self.table.fate(packet, &self.promises);
-        let (mut visits, mut worlds) = (Vec::new(), Vec::new());
-        for world in &self.worlds {
-            let (visit, next) = world.visit(self.now_seconds, packet, &answer);
-            visits.push(visit);
-            worlds.extend(next);
-        }
-        self.worlds = worlds;
-        Ok(visits)
+        Ok(World::visit_all(&mut self.worlds, self.now_seconds, packet, &answer))
     }
 }
 
 impl World {
+    /// Where the packet ends in each of these worlds; they become the worlds that follow from it.
+    pub(crate) fn visit_all(
+        worlds: &mut Vec<World>,
+        now_seconds: u64,
+        packet: &Packet,
+        answer: &Answer,
+    ) -> Vec<Visit> {
+        let seen = worlds.iter().map(|world| world.visit(now_seconds, packet, answer));
+        let (visits, next): (Vec<_>, Vec<_>) = seen.unzip();
+        *worlds = next.into_iter().flatten().collect();
+        visits
+    }
+
     /// Where the packet ends here, and the worlds that follow from it.
-    pub(crate) fn visit(&self, now_seconds: u64, packet: &Packet, answer: &Answer) -> (Visit, Vec<World>) {
+    fn visit(&self, now_seconds: u64, packet: &Packet, answer: &Answer) -> (Visit, Vec<World>) {
         let (outcome, next) = match &answer.fate {
             Fate::Untouched => (Outcome::Untouched, vec![self.without_last()]),
             Fate::Rejected => (Outcome::Rejected, vec![self.without_last()]),

@@ -202,13 +202,6 @@ impl Subject for Twin {
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         self.problem.take().map_or(Ok(()), Err)?;
         let answer = Answer { fate: self.send(packet)?, why: Vec::new() };
-        let (mut visits, mut worlds) = (Vec::new(), Vec::new());
-        for world in &self.worlds {
-            let (visit, next) = world.visit(self.now_seconds, packet, &answer);
-            visits.push(visit);
-            worlds.extend(next);
-        }
-        self.worlds = worlds;
-        Ok(visits)
+        Ok(World::visit_all(&mut self.worlds, self.now_seconds, packet, &answer))
     }
 }

@@ -122,13 +122,6 @@ impl Subject for Packets<'_> {
         let expected = self.table.fate(packet, &Mode::Userspace.promises().of_rules()).fate;
         let fate = self.send(packet, if expected == Fate::Dropped { SILENCE } else { LIMIT })?;
         let answer = Answer { fate, why: Vec::new() };
-        let (mut visits, mut worlds) = (Vec::new(), Vec::new());
-        for world in &self.worlds {
-            let (visit, next) = world.visit(self.now_seconds, packet, &answer);
-            visits.push(visit);
-            worlds.extend(next);
-        }
-        self.worlds = worlds;
-        Ok(visits)
+        Ok(World::visit_all(&mut self.worlds, self.now_seconds, packet, &answer))
     }
 }

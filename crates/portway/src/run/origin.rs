@@ -1,0 +1,56 @@
+//! Where objects come from: manifests, or an API server.
+
+use std::path::PathBuf;
+
+use model::Config;
+
+use super::RunError;
+use super::event::Now;
+use crate::embedded::{self, Embedded};
+use crate::manifests::Source;
+use crate::picture::Picture;
+
+/// Where objects come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// From manifests.
+    Files {
+        /// Files and folders.
+        from: Vec<PathBuf>,
+        /// What Services are given.
+        allocation: embedded::Options,
+    },
+    /// From an API server.
+    Server(apiserver::Settings),
+}
+
+impl Origin {
+    /// A picture into which nothing was read yet.
+    pub(super) fn picture(&self, config: Config, now: Now) -> Result<Picture, RunError> {
+        match self {
+            Origin::Files { allocation, .. } => {
+                Ok(Picture::new(config, Embedded::open(allocation.clone(), now.wall)?, None))
+            }
+            Origin::Server(_) => Ok(Picture::of_server(config)),
+        }
+    }
+}
+
+/// What objects come from, opened.
+pub(super) enum Opening {
+    Files(Source),
+    Server(apiserver::Settings),
+}
+
+impl Opening {
+    /// Refuses what is named wrongly. A server need not be there yet.
+    pub(super) fn of(origin: &Origin) -> Result<(Self, Option<String>), RunError> {
+        match origin {
+            Origin::Files { from, .. } => Ok((Opening::Files(Source::open(from)?), None)),
+            Origin::Server(settings) => {
+                let address = settings.access.address()?;
+                Ok((Opening::Server(settings.clone()), Some(address)))
+            }
+        }
+    }
+}
