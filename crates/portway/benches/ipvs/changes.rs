@@ -7,6 +7,7 @@ use model::Event;
 use model::facts::Fact;
 use serde::{Deserialize, Serialize};
 
+use crate::floor::Floor;
 use crate::process::thread_cpu_us;
 use crate::proxy::{Proxy, Work};
 use crate::samples::Spread;
@@ -75,6 +76,9 @@ pub(crate) struct Loaded {
     pub(crate) changes: Vec<Change>,
     /// Everything read back and compared, by the number of services.
     pub(crate) comparisons: Vec<(u32, Work)>,
+    /// An address alone.
+    #[serde(default)]
+    pub(crate) floors: Vec<Floor>,
 }
 
 impl Change {
@@ -130,11 +134,22 @@ pub(crate) fn measure(sizes: impl Iterator<Item = u32>) -> Result<Loaded> {
         }
         changes.extend(kinds);
     }
+    let floors = floors(&places)?;
     let comparisons = places.iter_mut().map(|place| {
         let work = place.namespace.run(|| place.proxy.compare())??;
         Ok((place.services, work))
     });
-    Ok(Loaded { changes, comparisons: comparisons.collect::<Result<_>>()? })
+    Ok(Loaded { changes, comparisons: comparisons.collect::<Result<_>>()?, floors })
+}
+
+fn floors(places: &[Place]) -> Result<Vec<Floor>> {
+    let mut floors: Vec<Floor> = places.iter().map(|place| Floor::new(place.services)).collect();
+    for _ in 0..TURNS {
+        for (place, floor) in places.iter().zip(&mut floors) {
+            place.namespace.run(|| floor.measure(PER_TURN, look_us()?))??;
+        }
+    }
+    Ok(floors)
 }
 
 fn count(place: &mut Place, events: Events) -> Result<Vec<Counted>> {
@@ -149,9 +164,7 @@ fn count(place: &mut Place, events: Events) -> Result<Vec<Counted>> {
 fn rounds(place: &mut Place, events: Events, turn: u32) -> Result<Vec<Round>> {
     let Place { services, namespace, proxy } = place;
     namespace.run(|| {
-        // What looking at the clock costs is not the change's.
-        let looks = (0..PER_TURN).map(|_| Ok(cpu_us(|| Ok(()))?.1)).collect::<Result<Vec<_>>>()?;
-        let look = Spread::of(looks.into_iter()).median;
+        let look = look_us()?;
         let numbers = (turn * PER_TURN)..((turn + 1) * PER_TURN);
         let rounds = numbers.map(|i| {
             let events = events(i, *services);
@@ -163,7 +176,14 @@ fn rounds(place: &mut Place, events: Events, turn: u32) -> Result<Vec<Round>> {
     })?
 }
 
-fn cpu_us<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+/// What looking at the clock costs, which is not the change's.
+fn look_us() -> Result<f64> {
+    let looks = (0..PER_TURN).map(|_| Ok(cpu_us(|| Ok(()))?.1)).collect::<Result<Vec<_>>>()?;
+    Ok(Spread::of(looks.into_iter()).median)
+}
+
+/// User and system time of this thread for some work.
+pub(crate) fn cpu_us<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let before = thread_cpu_us()?;
     let result = work()?;
     Ok((result, thread_cpu_us()? - before))

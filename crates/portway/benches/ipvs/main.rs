@@ -13,6 +13,7 @@
 //! | `cold` | facts in memory → the kernel has all |
 //! | `programs` | the yardstick: the same state loaded by `ipset`, `ipvsadm`, `ip` and iptables |
 //! | `changes` | one event → in force; all sizes in turn |
+//! | `floor` | one address alone: what the kernel takes for it |
 //!
 //! Everything happens in network namespaces that the benchmark makes and that vanish with it.
 
@@ -27,6 +28,7 @@ mod cold;
 mod door;
 #[path = "../nftables/facts.rs"]
 mod facts;
+mod floor;
 mod goals;
 #[path = "../nftables/machine.rs"]
 mod machine;

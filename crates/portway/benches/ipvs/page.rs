@@ -37,6 +37,8 @@ pub(crate) fn render(results: &Results) -> String {
         ),
         "**Growth of one change**".into(),
         growth(results),
+        "**What of it is the kernel's: one address, put on the interface or taken off by one request**".into(),
+        floors(results),
         "**Everything read back and compared, which happens from time to time**".into(),
         comparisons(results),
     ];
@@ -249,6 +251,23 @@ fn growth(results: &Results) -> String {
         ]
     });
     let head = ["change", "requests", "bytes", "CPU", "wall", "of it table", "servers", "sets", "addresses"];
+    table(&head, &rows.collect::<Vec<_>>())
+}
+
+fn floors(results: &Results) -> String {
+    let loaded = &results.loaded;
+    let rows = loaded.names().into_iter().filter_map(|name| {
+        let ((least, most), (floor_least, floor_most)) = (loaded.ends(name)?, loaded.floor(name)?);
+        let (cpu_least, cpu_most) = (least.cpu_us().median, most.cpu_us().median);
+        Some(vec![
+            name.to_owned(),
+            format!("{} → {}", us(cpu_least), us(cpu_most)),
+            format!("{} → {}", us(floor_least), us(floor_most)),
+            format!("{:.2} ×", floor_most / floor_least),
+            format!("{:.2} ×", (cpu_most - floor_most) / (cpu_least - floor_least)),
+        ])
+    });
+    let head = ["change", "CPU", "of it the bare address", "which grows", "the rest grows"];
     table(&head, &rows.collect::<Vec<_>>())
 }
 

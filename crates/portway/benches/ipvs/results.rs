@@ -68,6 +68,14 @@ impl Loaded {
         (least.services < most.services).then_some((least, most))
     }
 
+    /// What the kernel takes for the address alone that a kind of change brings or takes, at the least and at the most services, in
+    /// microseconds.
+    pub(crate) fn floor(&self, name: &str) -> Option<(f64, f64)> {
+        let least = self.floors.iter().min_by_key(|floor| floor.services)?;
+        let most = self.floors.iter().max_by_key(|floor| floor.services)?;
+        Some((least.of(name)?, most.of(name)?))
+    }
+
     /// The kinds of changes, each once.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.changes.iter().map(|change| change.name.as_str()).collect();
