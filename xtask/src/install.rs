@@ -44,6 +44,11 @@ const NEEDED: &[Needed] = &[
         package: "ipvsadm",
         reason: "tests read back with it what was written to IPVS",
     },
+    Needed {
+        program: "kubectl",
+        package: "kubernetes-client",
+        reason: "tests build the manifests in deploy/ with it",
+    },
 ];
 
 /// A part of the Rust toolchain that a minimal installation leaves out.

@@ -12,6 +12,7 @@
 //! | `reference` | what the model says of a packet |
 //! | `servers` | virtual servers of a node |
 //! | `check` | rows of who dials what and where that must end |
+//! | `confine` | a portway as a container holds it |
 //! | `way` | the modes and programs for which the list is gone through |
 //! | `upstream` | hand-made rules in upstream kube-proxy's shape, to take over from |
 //! | `cases` | the list itself, one file for each theme |
@@ -23,6 +24,7 @@
 
 mod cases;
 mod check;
+mod confine;
 mod manifest;
 mod reference;
 mod servers;
@@ -93,6 +95,7 @@ mod needs_root {
                 localhost::root_node_ports_answer_on_localhost
                 localhost::root_node_ports_answer_on_localhost_by_default_where_the_mode_promises
                 localhost::root_a_hand_over_keeps_localhost_served
+                confined::root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_only_root
             }
         };
     }

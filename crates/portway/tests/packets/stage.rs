@@ -22,6 +22,7 @@ use portway::run::Status;
 use portway::socket;
 use serde_json::Value;
 
+use crate::confine;
 use crate::manifest::{self, Service};
 use crate::talk::Talk;
 use crate::way::Way;
@@ -50,13 +51,22 @@ pub(crate) struct Setting {
     pod_network: PodNetwork,
     detection: Vec<&'static str>,
     arguments: Vec<&'static str>,
+    /// As a container holds it.
+    is_confined: bool,
 }
 
 impl Setting {
     /// The usual one: pods have a link each and are known by the cluster's networks.
     pub(crate) fn of(way: Way, case: &'static str) -> Self {
         let detection = vec!["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
-        Self { way, case, pod_network: PodNetwork::Routed, detection, arguments: Vec::new() }
+        Self {
+            way,
+            case,
+            pod_network: PodNetwork::Routed,
+            detection,
+            arguments: Vec::new(),
+            is_confined: false,
+        }
     }
 
     /// Pods are known in another way.
@@ -72,6 +82,11 @@ impl Setting {
     /// Further options of `portway run`.
     pub(crate) fn with(&self, arguments: &[&'static str]) -> Self {
         Self { arguments: arguments.to_vec(), ..self.clone() }
+    }
+
+    /// Portways run as a container would hold them.
+    pub(crate) fn confined(&self) -> Self {
+        Self { is_confined: true, ..self.clone() }
     }
 
     /// Makes the stage; `None`, with the reason on standard error, where that cannot be.
@@ -262,6 +277,11 @@ impl Stage {
         socket::status(&self.run_dir(node)).unwrap()
     }
 
+    /// The process id of the portway of a node.
+    pub(crate) fn id(&self, node: &str) -> u32 {
+        self.portways[node].id()
+    }
+
     /// What the portway of a node has said so far.
     pub(crate) fn said(&self, node: &str) -> String {
         self.portways[node].output().join("\n")
@@ -343,7 +363,10 @@ impl Stage {
     }
 
     fn command(&self, node: &str, verb: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
+        let mut command = match verb {
+            "run" if self.setting.is_confined => confine::command(self.way(), &self.folder),
+            _ => Command::new(env!("CARGO_BIN_EXE_portway")),
+        };
         command.arg(verb).arg("--run-dir").arg(self.run_dir(node));
         command.env_remove("PORTWAY_FROM").env_remove("RUST_LOG");
         command
