@@ -20,6 +20,7 @@ mod bless;
 mod cargo;
 mod check;
 mod demo;
+mod dist;
 mod install;
 mod junit;
 mod libtest;
@@ -82,6 +83,13 @@ const COMMANDS: &[Command] = &[
         about: bench::ABOUT,
         details: bench::details,
         run: bench::run,
+    },
+    Command {
+        name: "dist",
+        arguments: "[--no-check]",
+        about: "Makes what is handed out: program, Debian package, images, list of components, checksums.",
+        details: dist::details,
+        run: dist::run,
     },
     Command {
         name: "bless",

@@ -1,0 +1,314 @@
+//! What upstream does, mode by mode, beside what we do.
+
+use crate::markdown::table;
+use Verdict::{Better, No, Same, Without};
+
+/// How a mode does it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// As upstream's mode does it.
+    Same,
+    /// Otherwise, for the reason in the row.
+    Better,
+    /// Not offered, for the reason in the row.
+    No,
+    /// This mode has no such thing, here or there.
+    Without,
+}
+
+/// A point: of nftables, iptables, IPVS and userspace mode; why, where it differs; and what shows it.
+struct Row {
+    point: &'static str,
+    of: [Verdict; 4],
+    why: &'static str,
+    shown: &'static str,
+}
+
+const fn same(point: &'static str, shown: &'static str) -> Row {
+    Row { point, of: [Same; 4], why: "", shown }
+}
+
+const fn better(point: &'static str, why: &'static str, shown: &'static str) -> Row {
+    Row { point, of: [Better; 4], why, shown }
+}
+
+const fn of(point: &'static str, of: [Verdict; 4], why: &'static str, shown: &'static str) -> Row {
+    Row { point, of, why, shown }
+}
+
+const SERVICES: &[Row] = &[
+    same("ClusterIP, over all ready endpoints of all slices", "cluster-ip-spreads-over-pods"),
+    same("NodePort", "node-port-answers-on-the-node"),
+    same("LoadBalancer: the balancer's IP is served on the node", "load-balancer-ip-is-served-on-the-node"),
+    same("`ipMode: Proxy` is left to the balancer", "load-balancer-ip-of-a-proxy-is-left-alone"),
+    same("external IPs", "external-ip-is-served-like-a-load-balancer"),
+    same("`allocateLoadBalancerNodePorts: false`", "load-balancer-without-node-port"),
+    same("both families, or one", "dual-stack-answers-in-both-families"),
+    of(
+        "TCP and UDP; SCTP",
+        [Same, Same, Same, Same],
+        "userspace: TCP and UDP, as upstream's was",
+        "sctp-service",
+    ),
+    same("headless Services and ExternalName are not served", "headless-and-external-name-are-not-proxied"),
+    same("`service.kubernetes.io/service-proxy-name`", "service-of-another-proxy-is-left-alone"),
+    same("`service.kubernetes.io/headless` on slices", "headless-label-hides-endpoints"),
+    better(
+        "two Services claim one address and port",
+        "the older keeps it, the other is reported and takes over later; upstream: the last write wins. A function of state is the same on every node",
+        "two-services-claim-one-address",
+    ),
+    better(
+        "weights",
+        "`portway.io/weights` and `portway.io/weight`, asked for by users; upstream has none",
+        "weights-on-the-service",
+    ),
+    better(
+        "an allow-list for external IPs",
+        "CVE-2020-8554: whoever may create a Service may otherwise take any address",
+        "external-ips-outside-the-allow-list-are-refused",
+    ),
+];
+
+const ENDPOINTS: &[Row] = &[
+    same("ready, serving, terminating; unset conditions", "conditions-that-are-not-said"),
+    same("terminating endpoints serve when no other does", "terminating-pods-serve-when-no-other-does"),
+    same("zone hints and node hints", "node-hints-come-before-zone-hints"),
+    same("the first address of an endpoint alone is used", "only-the-first-address-of-an-endpoint-is-used"),
+    better(
+        "an endpoint at an address of a Service, in loopback, link-local, multicast, unspecified or broadcast ranges",
+        "refused with a report: such an endpoint turns the node against itself",
+        "strange-endpoint-addresses-are-refused",
+    ),
+    better(
+        "an EndpointSlice port without a name",
+        "an unnamed port; upstream ignores it, and hand-written slices leave it out",
+        "slice-ports-without-name-or-number",
+    ),
+    better(
+        "one object that cannot be read",
+        "its good part is served, the bad part reported",
+        "malformed-slice-keeps-its-good-part",
+    ),
+];
+
+const POLICIES: &[Row] = &[
+    same(
+        "`externalTrafficPolicy: Local` keeps the client's address",
+        "local-policy-keeps-the-client-address",
+    ),
+    of(
+        "`externalTrafficPolicy: Local` or `internalTrafficPolicy: Local` without a local endpoint: dropped",
+        [Same, Same, Better, Same],
+        "upstream's ipvs mode falls back to all endpoints",
+        "local-policy-without-local-endpoint-drops-outside-traffic",
+    ),
+    of(
+        "pods and this host, dialling a frontend with `externalTrafficPolicy: Local`, reach all endpoints",
+        [Same, Same, Better, Same],
+        "upstream's ipvs mode has one set of endpoints; here a second virtual server, by mark, has those for the outside",
+        "local-policy-has-a-short-cut-for-pods-and-this-host",
+    ),
+    same("`internalTrafficPolicy: Local`", "internal-policy-local-stays-on-the-node"),
+    same("`sessionAffinity: ClientIP` and its time", "affinity-timeout-is-the-services-own"),
+    same("`loadBalancerSourceRanges`", "source-ranges-keep-strangers-from-the-load-balancer"),
+    better(
+        "`loadBalancerSourceRanges` whose entries cannot be read",
+        "nobody but those in readable entries is allowed; upstream allows everybody. A typing mistake must not open a door",
+        "malformed-source-range-does-not-open-the-door",
+    ),
+    same(
+        "masquerade: by cluster CIDR, node CIDR, bridge, interface prefix",
+        "masquerade-by-interface-prefix",
+    ),
+    same("masqueradeAll", "masquerade-all-hides-pods-too"),
+    better(
+        "hairpin of an endpoint whose `nodeName` is not set",
+        "masqueraded; upstream's nftables mode does not, and hand-written slices leave it out",
+        "hairpin-is-masqueraded",
+    ),
+    better(
+        "`nodePortAddresses` of one family only",
+        "the other family has the mode's default; upstream: all addresses (docs/decisions/0005)",
+        "node-port-networks-count-per-family",
+    ),
+    of(
+        "node ports on localhost without `route_localnet`",
+        [Better, Better, Better, Better],
+        "CVE-2020-8558; upstream sets it in iptables mode by default and leaves it set",
+        "root_node_ports_answer_on_localhost",
+    ),
+];
+
+const REFUSALS: &[Row] = &[
+    same("a Service without endpoints refuses at once", "service-without-endpoints-refuses"),
+    of(
+        "a refused TCP connection is answered with a reset",
+        [Better, Same, Same, Same],
+        "ICMP errors are rate limited, and a lost one is a timeout (docs/decisions/0010)",
+        "root_a_service_without_endpoints_refuses_at_once",
+    ),
+    of(
+        "refusals of this host's own packets, of source ranges without endpoints, of node ports",
+        [Same, Better, Same, Same],
+        "as in every other mode; crates/dataplane/src/iptables/README.md has a row for each",
+        "this-host-is-refused-like-its-clients",
+    ),
+    of(
+        "a packet that is translated to an address and port for which another Service has no endpoint",
+        [Without, Same, Without, Without],
+        "refused by upstream's rule, though `fate()` says otherwise (docs/decisions/0014)",
+        "dead-service-next-to-a-living-one",
+    ),
+];
+
+const KERNEL: &[Row] = &[
+    better(
+        "stale flows",
+        "UDP and SCTP, also of deleted Services, node ports on this node's addresses; upstream: UDP, when endpoints change, node ports by port alone (docs/decisions/0003)",
+        "stale-flows-of-a-deleted-service",
+    ),
+    of(
+        "a change costs what it changes",
+        [Better, Better, Better, Better],
+        "docs/benchmarks.md; upstream's iptables mode prints all Services in each full sync",
+        "the_same_state_is_the_same_text",
+    ),
+    of(
+        "the kernel's refusal of one Service",
+        [Better, Better, Better, Better],
+        "that one is withheld and reported; upstream's whole sync fails",
+        "root_userspace_names_the_service_that_no_port_is_left_for",
+    ),
+    of(
+        "others who write into our tables",
+        [Better, Better, Better, Better],
+        "noticed and repaired: nftables at once, others by comparison; upstream: iptables alone, by a canary",
+        "root_what_others_do_to_our_tables_is_noticed_and_repaired",
+    ),
+    of(
+        "a hand-over from one process to the next",
+        [Better, Better, Better, Better],
+        "`--take-over`: no gap, and connections that userspace mode carries go on; upstream has none",
+        "root_a_hand_over_disturbs_nobody",
+    ),
+    of(
+        "rules of upstream's, of any mode, are taken over",
+        [Better, Better, Better, Better],
+        "no connection is dropped; upstream cleans up other modes' rules at its start",
+        "root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody",
+    ),
+    of(
+        "endpoints that wait for their connections",
+        [Without, Without, Better, Same],
+        "found again after a restart, and limited by `--ipvs-drain-limit`; upstream forgets them, and has no limit",
+        "root_endpoints_that_drain_are_found_again_after_a_crash",
+    ),
+    of(
+        "cleanup",
+        [Same, Same, Better, Better],
+        "ipvs: ours and upstream's alone, all sets, former settings; upstream removes all virtual servers and leaves IPv6 sets",
+        "root_a_cleanup_leaves_nothing_and_gives_settings_back",
+    ),
+    of(
+        "`--ipvs-interface`, `portway.io/ipvs-scheduler`",
+        [Without, Without, Better, Without],
+        "an interface of the operator's choice, a scheduler for each Service; asked for by users",
+        "root_a_service_gets_every_scheduler_that_the_kernel_has",
+    ),
+    of(
+        "nfacct objects",
+        [Without, No, Without, Without],
+        "our rules count nothing by nfacct",
+        "each_mode_shows_exactly_upstreams_metrics_beside_ours",
+    ),
+];
+
+const CLUSTER: &[Row] = &[
+    better(
+        "a change of ServiceCIDRs",
+        "acted upon at once; upstream waits up to an hour",
+        "two-ranges-of-cluster-ips-are-counted",
+    ),
+    better(
+        "a change of the Node: IPs, pod CIDR, zone, deletion",
+        "followed; upstream exits",
+        "node-object-that-goes-and-comes",
+    ),
+    better(
+        "an older picture from a stale server",
+        "never taken; upstream takes it after a new list",
+        "root_while_the_server_is_away_the_rules_stay_and_the_status_tells",
+    ),
+    better(
+        "`/healthz` before the first sync went well, a sync that hangs, a program that fights for our tables",
+        "red after 2 × syncPeriod of failures: a node without rules should get no clients; upstream stays green, or does not notice",
+        "root_health_and_metrics_tell_of_the_running_portway",
+    ),
+    better(
+        "a port in use",
+        "tried again every second, and told in status, metrics and Events; upstream: every 5 s",
+        "root_a_port_in_use_is_told_and_taken_later_or_ends_the_start",
+    ),
+    better(
+        "`healthCheckNodePort`: endpoints of weight 0",
+        "not counted: they get no new connection",
+        "health-check-counts-local-endpoints",
+    ),
+    better(
+        "a setting of the connection tracker that cannot be written",
+        "a warning; upstream ends. Rules matter more than limits",
+        "root_settings_are_made_that_were_asked_for",
+    ),
+    better(
+        "the configuration file changes",
+        "what can change without a restart does, and the rest is said; upstream exits",
+        "root_run_writes_the_rules_and_says_when_it_is_in_sync",
+    ),
+    better(
+        "without a cluster",
+        "the same program, from files: `--from`; ports for health and metrics stay closed unless named",
+        "root_without_options_nothing_listens_and_nothing_is_set",
+    ),
+];
+
+const GROUPS: [(&str, &[Row]); 6] = [
+    ("Services", SERVICES),
+    ("Endpoints", ENDPOINTS),
+    ("Policies and addresses", POLICIES),
+    ("Refusals", REFUSALS),
+    ("In the kernel", KERNEL),
+    ("In a cluster", CLUSTER),
+];
+
+fn word(verdict: Verdict) -> String {
+    match verdict {
+        Same => "same",
+        Better => "better",
+        No => "not offered",
+        Without => "–",
+    }
+    .to_owned()
+}
+
+pub(crate) fn section() -> String {
+    let row = |row: &Row| {
+        let verdicts = row.of.map(word).to_vec();
+        [vec![row.point.to_owned()], verdicts, vec![row.why.to_owned(), format!("`{}`", row.shown)]].concat()
+    };
+    let head = ["point", "nftables", "iptables", "ipvs", "userspace", "why", "shown by"];
+    let groups = GROUPS.map(|(name, rows)| format!("### {name}\n\n{}", table(&head, rows.iter().map(row))));
+    format!("## Behaviour\n\n{}", groups.join("\n"))
+}
+
+pub(crate) fn shown_by() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|(_, rows)| rows.iter()).map(|row| row.shown)
+}
+
+#[test]
+fn a_mode_that_differs_says_why() {
+    for row in GROUPS.iter().flat_map(|(_, rows)| rows.iter()) {
+        let differs = row.of.iter().any(|verdict| matches!(verdict, Better | No));
+        assert!(!differs || !row.why.is_empty(), "{}", row.point);
+    }
+}

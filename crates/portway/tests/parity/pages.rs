@@ -1,0 +1,107 @@
+//! Metrics, Events and pages: those of upstream, and what becomes of each here.
+
+use std::fs;
+use std::path::Path;
+
+use crate::markdown::table;
+
+/// Metrics that upstream has and we do not, with the reason.
+const MISSING_METRICS: [(&str, &str); 7] = [
+    ("kubeproxy_iptables_ct_state_invalid_dropped_packets_total", "our rules do not use nfacct"),
+    ("kubeproxy_iptables_localhost_nodeports_accepted_packets_total", "our rules do not use nfacct"),
+    (
+        "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total",
+        "failures are *Warning* in status; of an alpha gate",
+    ),
+    ("kubeproxy_nftables_localhost_nodeport_rejected_packets_total", "of an alpha gate"),
+    ("go_*", "they tell of Go's runtime; `process_*` is there"),
+    (
+        "kubernetes_build_info, kubernetes_feature_enabled",
+        "they tell of Kubernetes' releases; `portway_build_info` is there",
+    ),
+    ("native histograms", "classic ones are there with upstream's buckets"),
+];
+
+/// Reason, what it is about, and what becomes of it.
+const EVENTS: [(&str, &str, &str); 7] = [
+    ("Starting", "Node", "same"),
+    ("KubeProxyDefaultMode", "Node", "not offered: whoever names no mode is told in the log"),
+    ("IPVSDeprecation", "Node", "not offered: no mode is deprecated"),
+    ("FailedToStartProxierHealthcheck", "Node", "better: also without `bindAddressHardFail`"),
+    ("FailedToStartMetricServer", "Node", "better: also without `bindAddressHardFail`"),
+    ("FailedToStartServiceHealthcheck", "Service", "same"),
+    ("ServicePortRefused", "Service", "better: upstream has none, since its whole sync fails then"),
+];
+
+const PAGES: [(&str, &str); 12] = [
+    (
+        "`/healthz`, `/livez` (10256)",
+        "same, with upstream's JSON; both families are written in one sync, so their status is the same",
+    ),
+    (
+        "`healthCheckNodePort`",
+        "same, with upstream's body and weight header; a request that races with the removal gets `503`, upstream's an empty `200`",
+    ),
+    ("`/metrics` (127.0.0.1:10249)", "same; counters that are 0 are shown, since alerts need the 0"),
+    ("`/proxyMode`", "same"),
+    ("`/configz`", "same"),
+    ("`/healthz` on the metrics port", "same"),
+    ("`/statusz`, `/flagz`", "text; upstream: also JSON, YAML, CBOR"),
+    ("`/metrics/slis`", "see the metrics above"),
+    ("`/state`", "better: the whole picture as JSON; upstream has none"),
+    ("`/debug/pprof`, `/debug/flags/v`", "not offered: they are of Go's runtime; use `perf` and `RUST_LOG`"),
+    (
+        "`--metrics-bind-address \"\"`, `--healthz-bind-address \"\"`",
+        "better: off; upstream ignores it or fails",
+    ),
+    (
+        "the size of the tracker's hash table",
+        "same number, by `nf_conntrack_buckets` instead of the module's parameter",
+    ),
+];
+
+/// Written down from upstream's source; a test of the pages holds the program to it.
+fn upstream_metrics() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/upstream-metrics.txt");
+    fs::read_to_string(file).unwrap()
+}
+
+pub(crate) fn section() -> String {
+    let text = upstream_metrics();
+    let offered = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        vec![format!("`{}`", cells[0]), cells[4].to_owned(), "same".to_owned()]
+    });
+    let missing = MISSING_METRICS
+        .iter()
+        .map(|(name, why)| vec![format!("`{name}`"), String::new(), format!("not offered: {why}")]);
+    let metrics = table(&["metric", "modes", "here"], offered.chain(missing));
+    let events = EVENTS
+        .iter()
+        .map(|(reason, about, here)| vec![format!("`{reason}`"), (*about).to_owned(), (*here).to_owned()]);
+    let events = table(&["reason", "about", "here"], events);
+    let pages = PAGES.iter().map(|(page, here)| vec![(*page).to_owned(), (*here).to_owned()]);
+    let pages = table(&["page", "here"], pages);
+    format!(
+        "## Metrics\n\n{metrics}\nOur own begin with `portway_`.\n\n## Events\n\n{events}\n## Pages\n\n{pages}"
+    )
+}
+
+pub(crate) fn shown_by() -> impl Iterator<Item = &'static str> {
+    [
+        "each_mode_shows_exactly_upstreams_metrics_beside_ours",
+        "a_health_check_that_cannot_be_answered_is_told_as_upstream_does",
+    ]
+    .into_iter()
+}
+
+/// The reasons in the list are those that the program has, and no others but the ones that it says it lacks.
+#[test]
+fn events_are_those_of_the_program() {
+    let source =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/run/announce.rs")).unwrap();
+    for (reason, _, here) in EVENTS {
+        let is_sent = source.contains(&format!("\"{reason}\""));
+        assert_eq!(is_sent, !here.starts_with("not offered"), "{reason}: {here}");
+    }
+}
