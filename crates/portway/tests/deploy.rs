@@ -192,6 +192,22 @@ fn the_account_has_the_role_of_upstreams_and_nothing_else() {
     assert_eq!(binding["subjects"].as_array().unwrap().len(), 1);
 }
 
+#[test]
+fn the_unit_runs_portway_with_options_that_it_has() {
+    let unit = fs::read_to_string(deploy().join("systemd/portway.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/portway ")).unwrap();
+    let folder = std::env::temp_dir().join(format!("portway-deploy-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let words =
+        start.split(' ').map(|word| word.replace("/etc/portway/services", &folder.display().to_string()));
+    // It is told to go on only so far that it understands its words.
+    let words: Vec<String> = words.chain(["--help".to_owned()]).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_portway")).args(&words).output().unwrap();
+    fs::remove_dir(folder).unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(words[..2], ["run", "--from"]);
+}
+
 /// After kustomize has put base and overlay together.
 #[test]
 fn kustomize_builds_every_overlay_and_its_container_is_held() {

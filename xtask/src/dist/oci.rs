@@ -31,6 +31,8 @@ pub(super) struct Image {
     pub(super) tag: String,
     /// All its blobs together, packed.
     pub(super) bytes: u64,
+    /// All its files together, as archives.
+    pub(super) unpacked_bytes: u64,
     /// Debian's packages that it has files of.
     pub(super) packages: Packages,
 }
@@ -39,6 +41,7 @@ pub(super) struct Image {
 struct Layer {
     blob: Value,
     unpacked: String,
+    unpacked_bytes: u64,
     packages: Packages,
 }
 
@@ -56,7 +59,8 @@ pub(super) fn build(binary: &Binary, folder: &Path, epoch: u64) -> Result<Vec<Im
         manifest["annotations"] = json!({"org.opencontainers.image.ref.name": tag});
         entries.push(manifest);
         let packages = layers.iter().flat_map(|layer| layer.packages.clone()).collect();
-        images.push(Image { tag, bytes, packages });
+        let unpacked_bytes = layers.iter().map(|layer| layer.unpacked_bytes).sum();
+        images.push(Image { tag, bytes, unpacked_bytes, packages });
     }
     let index = json!({"schemaVersion": 2, "manifests": entries});
     fs::write(folder.join("index.json"), index.to_string())?;
@@ -113,13 +117,14 @@ fn layer(folder: &Path, epoch: u64, furnish: impl FnOnce(&Tree) -> Result<Packag
     let packages = furnish(&tree)?;
     let archive = folder.join("layer.tar");
     tree.pack(&archive, epoch)?;
-    let unpacked = format!("sha256:{}", digest(&fs::read(&archive)?));
+    let bytes = fs::read(&archive)?;
+    let (unpacked, unpacked_bytes) = (format!("sha256:{}", digest(&bytes)), u64::try_from(bytes.len())?);
     output(Command::new("gzip").args(["--no-name", "--best", "--force"]).arg(&archive))?;
     let packed = folder.join("layer.tar.gz");
     let blob = put(folder, &fs::read(&packed)?, LAYER)?;
     fs::remove_file(packed)?;
     fs::remove_dir_all(tree.root())?;
-    Ok(Layer { blob, unpacked, packages })
+    Ok(Layer { blob, unpacked, unpacked_bytes, packages })
 }
 
 fn manifest(folder: &Path, layers: &[&Layer], epoch: u64) -> Result<(Value, u64)> {
