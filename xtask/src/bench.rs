@@ -88,6 +88,15 @@ const BENCHES: &[Bench] = &[
         in_vm: Some(&["ipset", "ipvsadm", "ip", "iptables-legacy-restore"]),
     },
     Bench {
+        name: "apiserver",
+        package: "portway",
+        target: "apiserver",
+        about: "45,000 Services from an API server on loopback: start, memory, one change, a storm; needs root",
+        files: &[("--json", "json")],
+        look: Look::Markdown,
+        in_vm: None,
+    },
+    Bench {
         name: "model",
         package: "model",
         target: "model",
@@ -128,7 +137,7 @@ pub(crate) fn details() -> String {
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
          Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
-         iptables, moments, conntrack, userspace, ipvs) measures less and leaves the page as it is; `--again FILE`\n\
+         iptables, moments, conntrack, userspace, ipvs, apiserver) measures less and leaves the page as it is; `--again FILE`\n\
          (nftables, iptables, ipvs) shows an earlier run's JSON.\n",
         rows.collect::<String>()
     )

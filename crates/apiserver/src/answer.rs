@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::Deserialize;
@@ -56,11 +56,20 @@ pub(crate) async fn accepted(
     if head.status.is_success() {
         return Ok(incoming);
     }
-    let header = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let text = incoming.all(LINE_MAX).await.unwrap_or_default();
-    let status = serde_json::from_slice(&text)
-        .unwrap_or_else(|_| Status { message: shown(&String::from_utf8_lossy(&text)), ..Status::default() });
-    Err(meaning(head.status, &status, header, (verb, of)))
+    let retry_after = retry_after(&head.headers);
+    Err(meaning(head.status, &incoming.status().await, retry_after, (verb, of)))
+}
+
+/// What the server says to something that was sent: code, message, and how long it wants us to wait.
+pub(crate) async fn verdict(answer: Response<Body>, silence: Duration) -> (u16, String, Option<Duration>) {
+    let (head, body) = answer.into_parts();
+    let status = Incoming { body, silence, buffer: Vec::new(), is_over: false }.status().await;
+    let wait = retry_after(&head.headers).or(status.details.retry_after_seconds);
+    (head.status.as_u16(), shown(&status.message), wait.map(Duration::from_secs))
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok())
 }
 
 /// What a refusal means, whether it came as a status or as a line of a watch.
@@ -103,6 +112,15 @@ impl Incoming {
     /// The whole body.
     pub(crate) async fn page(self) -> Result<Vec<u8>, Failure> {
         self.all(PAGE_MAX).await
+    }
+
+    /// The object of the kind Status that it should be; if not, its text is the message.
+    async fn status(self) -> Status {
+        let text = self.all(LINE_MAX).await.unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_else(|_| Status {
+            message: shown(&String::from_utf8_lossy(&text)),
+            ..Status::default()
+        })
     }
 
     async fn all(mut self, longest: usize) -> Result<Vec<u8>, Failure> {

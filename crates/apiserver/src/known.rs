@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use model::{Event, Report};
 
 use crate::failure::Failure;
-use crate::news::Watched;
+use crate::news::{Trigger, Watched};
 use crate::object::{Name, Seen, gone};
 
 /// What was told of one kind.
@@ -21,6 +21,8 @@ pub(crate) struct Known {
     round: u32,
     /// The newest version that was told.
     newest: Option<u64>,
+    /// When what is being told happened.
+    triggers: Vec<Trigger>,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,12 @@ pub(crate) struct Listing {
 
 impl Known {
     pub(crate) fn new(of: Watched) -> Self {
-        Self { of, entries: HashMap::new(), round: 0, newest: None }
+        Self { of, entries: HashMap::new(), round: 0, newest: None, triggers: Vec::new() }
+    }
+
+    /// When what was told since the last call happened. What is gone does not say when it went.
+    pub(crate) fn take_triggers(&mut self) -> Vec<Trigger> {
+        std::mem::take(&mut self.triggers)
     }
 
     /// A list begins.
@@ -120,6 +127,7 @@ impl Known {
     }
 
     fn tell(&mut self, seen: Seen) -> Event {
+        self.triggers.extend(seen.trigger);
         self.entries.insert(seen.name, Entry { version: seen.version, round: self.round });
         Event::Apply(seen.fact)
     }

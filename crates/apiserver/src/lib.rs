@@ -7,7 +7,7 @@
 //! ```
 //!
 //! In: how to reach the server, and the name of this node. Out: [`News`], one after the other: objects that changed, kinds that
-//! are complete, and trouble, as a sentence.
+//! are complete, and trouble, as a sentence. And the other way: what we have to say to the cluster, as Events (`announce`).
 //!
 //! Four promises. An object becomes a fact as soon as it is read, and nothing else of it is kept. Whatever the server does,
 //! nothing is taken back that is not known to be gone. Nothing goes back in time: a picture older than ours is refused. And no
@@ -17,6 +17,7 @@
 //! list and the bookmarks, by which we know how old our picture is (docs/decisions/0017-the-client-watches-by-itself.md).
 
 mod access;
+mod announce;
 mod answer;
 mod door;
 mod failure;
@@ -27,10 +28,12 @@ mod news;
 mod object;
 mod pace;
 mod page;
+mod plugin;
 mod request;
 mod run;
 
 pub use access::{Access, AccessError, Account};
-pub use news::{News, Trouble, Watched};
+pub use announce::{Announcement, Announcer, Regarding, Sending, Tone, announce_now};
+pub use news::{News, Trigger, Trouble, Watched};
 pub use pace::Pace;
 pub use run::{Settings, watch};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use model::{Event, Report};
+use jiff::Timestamp;
+use model::{Event, Family, Report};
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,9 @@ impl Watched {
     }
 }
 
+/// When something that concerns a family happened in the cluster.
+pub type Trigger = (Family, Timestamp);
+
 /// Something that the client learnt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -61,6 +65,8 @@ pub enum News {
         of: Watched,
         /// What changed, in order.
         events: Vec<Event>,
+        /// When some of it happened in the cluster, where slices say so.
+        triggers: Vec<Trigger>,
     },
     /// All objects of a kind were told. Those of an earlier list that are gone were told as gone.
     Complete {
@@ -78,7 +84,9 @@ pub enum News {
     },
     /// The server does not have this kind.
     Absent(Watched),
-    /// The server answers, and what was told of this kind is what it knows.
+    /// The server answers again. Whether what was told of this kind is still what it knows, it has not said yet.
+    Answered(Watched),
+    /// What was told of this kind is what the server knows.
     Heard(Watched),
     /// Something does not work. It is tried again by itself; what was told stays true as far as we know.
     Trouble(Trouble),

@@ -5,15 +5,17 @@ use std::fmt;
 
 use model::facts::Fact;
 use model::object::Read;
-use model::{Event, Report, ServiceName};
+use model::{Event, Family, Report, ServiceName};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::news::Watched;
+use crate::news::{Trigger, Watched};
 
 /// Fields that decide nothing and are often longer than the rest.
 const LEFT_OUT: [&str; 3] = ["managedFields", "ownerReferences", "images"];
+
+const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,13 +32,18 @@ pub(crate) struct Seen {
     pub(crate) name: Name,
     pub(crate) version: Option<u64>,
     pub(crate) fact: Fact,
+    /// When what it tells of happened.
+    pub(crate) trigger: Option<Trigger>,
 }
 
 /// Reads an object of this kind.
 pub(crate) fn read(of: Watched, object: &Value) -> Result<Seen, Report> {
     let version = version_of(object);
     match model::object::read_as(of.kind(), object) {
-        Read::Fact(fact) => Ok(Seen { name: name_of(&fact), version: number(version), fact }),
+        Read::Fact(fact) => {
+            let trigger = trigger(of, object);
+            Ok(Seen { name: name_of(&fact), version: number(version), fact, trigger })
+        }
         Read::Refused(report) => Err(report),
         Read::OtherKind => Err(Report::new(
             model::ObjectRef { kind: of.kind(), name: "(unknown)".into() },
@@ -45,6 +52,20 @@ pub(crate) fn read(of: Watched, object: &Value) -> Result<Seen, Report> {
             "is no kind that decides packets; the object is left out",
         )),
     }
+}
+
+/// The controller of slices writes here when what a slice tells of has happened.
+fn trigger(of: Watched, object: &Value) -> Option<Trigger> {
+    if of != Watched::EndpointSlices {
+        return None;
+    }
+    let family = match object.get("addressType").and_then(Value::as_str)? {
+        "IPv4" => Family::V4,
+        "IPv6" => Family::V6,
+        _ => return None,
+    };
+    let written = object.get("metadata")?.get("annotations")?.get(TRIGGER)?.as_str()?;
+    written.parse().ok().map(|at| (family, at))
 }
 
 /// The version of an object, a list or a bookmark; empty when it has none.

@@ -25,6 +25,8 @@ pub(crate) struct Wish {
     pub(crate) proxy_name: Option<String>,
     /// The server can select Services by cluster IP. Servers before 1.31 cannot.
     pub(crate) by_cluster_ip: bool,
+    /// ServiceCIDRs are asked for as `v1beta1`: servers before 1.33 have no other.
+    pub(crate) is_beta: bool,
 }
 
 impl Wish {
@@ -61,6 +63,7 @@ impl Wish {
     fn path(&self, parameters: &[(&str, &str)]) -> String {
         let mut path = match self.of.group() {
             "" => format!("/api/v1/{}", self.of.plural()),
+            group if self.is_beta => format!("/apis/{group}/v1beta1/{}", self.of.plural()),
             group => format!("/apis/{group}/v1/{}", self.of.plural()),
         };
         path.push('?');
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     fn wish(of: Watched) -> Wish {
-        Wish { of, node_name: "a".into(), proxy_name: None, by_cluster_ip: true }
+        Wish { of, node_name: "a".into(), proxy_name: None, by_cluster_ip: true, is_beta: false }
     }
 
     #[test]

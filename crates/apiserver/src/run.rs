@@ -37,6 +37,7 @@ pub fn watch(settings: &Settings, tell: &mut dyn FnMut(News) -> bool) -> io::Res
         node_name: settings.node_name.clone(),
         proxy_name: settings.service_proxy_name.clone(),
         by_cluster_ip: true,
+        is_beta: false,
     };
     let followers =
         Watched::ALL.map(|of| Box::pin(Follower::new(wish(of), &door, &tell, settings.pace).run()));

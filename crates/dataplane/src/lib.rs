@@ -16,6 +16,7 @@ pub mod upstream;
 pub mod userspace;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::flows::StaleFlows;
@@ -37,6 +38,11 @@ pub trait Dataplane {
 
     /// What nobody asks for any more and goes with its last connection; `None` if there is nothing of the kind.
     fn leaving(&mut self) -> Option<Leaving> {
+        None
+    }
+
+    /// What each service port has carried, where the kernel counts it for this mode; `None` where it does not.
+    fn carried(&mut self) -> Option<Vec<Carried>> {
         None
     }
 
@@ -67,6 +73,10 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
         (**self).leaving()
     }
 
+    fn carried(&mut self) -> Option<Vec<Carried>> {
+        (**self).carried()
+    }
+
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         (**self).is_flushed()
     }
@@ -79,6 +89,26 @@ pub struct Leaving {
     pub count: usize,
     /// The first of them waits for so long.
     pub longest: Duration,
+}
+
+/// What one service port has carried in one family, as the kernel counts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The service port.
+    pub port: ServicePortId,
+    /// The family.
+    pub family: Family,
+    /// In all, also for endpoints that are gone.
+    pub all: relay::Counts,
+    /// By endpoint; nothing where that would be too many questions.
+    pub endpoints: BTreeMap<SocketAddr, relay::Counts>,
+}
+
+impl Carried {
+    /// Nothing yet.
+    pub fn nothing(port: ServicePortId, family: Family) -> Self {
+        Self { port, family, all: relay::Counts::default(), endpoints: BTreeMap::new() }
+    }
 }
 
 /// What may be different from the last sync.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use model::{Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId};
 
 use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
-use crate::{Dataplane, Leaving, Scope, SyncError, Synced};
+use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A mode, and its node ports on localhost.
 #[derive(Debug)]
@@ -142,6 +142,10 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
 
     fn leaving(&mut self) -> Option<Leaving> {
         self.mode.leaving()
+    }
+
+    fn carried(&mut self) -> Option<Vec<Carried>> {
+        self.mode.carried()
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

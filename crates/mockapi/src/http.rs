@@ -1,4 +1,4 @@
-//! HTTP/1.1, as much of it as a client of the API needs: GET in, one answer out, the connection stays open.
+//! HTTP/1.1, as much of it as a client of the API needs: one request in, one answer out, the connection stays open.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -7,11 +7,16 @@ use std::time::Duration;
 /// A request, in the parts that matter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
     /// What stands after `Bearer`.
     pub(crate) token: Option<String>,
+    pub(crate) body: Vec<u8>,
 }
+
+/// The server accepts no more.
+const BODY_MAX: u64 = 3 << 20;
 
 impl Request {
     /// A parameter; empty when it is missing.
@@ -31,9 +36,11 @@ pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let target = line.split(' ').nth(1).unwrap_or("/").to_owned();
-    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let mut request = Request { path: path.to_owned(), query: pairs(query), token: None };
+    let (method, rest) = line.split_once(' ').unwrap_or((&line, "/"));
+    let target = rest.split(' ').next().unwrap_or("/");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (method, path, query) = (method.to_owned(), path.to_owned(), pairs(query));
+    let mut request = Request { method, path, query, ..Request::default() };
     let mut length = 0;
     loop {
         line.clear();
@@ -45,7 +52,7 @@ pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
             _ => {}
         }
     }
-    io::copy(&mut stream.take(length), &mut io::sink())?;
+    stream.take(length.min(BODY_MAX)).read_to_end(&mut request.body)?;
     Ok(Some(request))
 }
 
@@ -151,10 +158,13 @@ fn push(out: &mut dyn Write, bytes: &[u8], way: Way, sent: usize) -> io::Result<
 fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",
+        201 => "Created",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
         410 => "Gone",
         422 => "Unprocessable Entity",
         429 => "Too Many Requests",

@@ -13,14 +13,17 @@
 //! | `http` | requests in, answers out |
 //! | `serve` | who may come, and which answer a request gets |
 //! | `list`, `watch` | the two answers |
+//! | `events` | Events that clients write |
 //! | `fault` | the switches |
 //! | `server` | the listener and its connections |
 //! | `tls` | certificates of a test's own |
 //! | `kubeconfig` | files by which a client finds its way |
 //! | `objects` | Services, slices and Nodes to put |
 //!
-//! Absent on purpose: writing by HTTP, validation and defaults. Tests put complete objects, or broken ones.
+//! Absent on purpose: writing anything but Events by HTTP, validation and defaults of objects. Tests put complete ones, or broken
+//! ones.
 
+mod events;
 mod fault;
 mod http;
 mod kubeconfig;
@@ -35,9 +38,9 @@ mod watch;
 
 pub use fault::{Fault, Requests};
 pub use kubeconfig::{User, kubeconfig};
-pub use serve::{Offers, Seen};
+pub use serve::{CidrApi, Offers, Seen};
 pub use server::{MockApi, Options};
-pub use store::{Backup, NODES, Resource, SERVICE_CIDRS, SERVICES, SLICES};
+pub use store::{Backup, EVENTS, NODES, Resource, SERVICE_CIDRS, SERVICES, SLICES};
 pub use tls::{Certificates, signing_key};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,23 +11,34 @@ use serde_json::json;
 use crate::fault::{Fault, Faults};
 use crate::http::{self, Request, Way};
 use crate::list::{self, Pages};
-use crate::store::{Resource, SERVICE_CIDRS, SERVICES, Store};
-use crate::{lock, watch};
+use crate::store::{EVENTS, Resource, SERVICE_CIDRS, SERVICES, Store};
+use crate::{events, lock, watch};
 
 /// What this server can do: newer ones can more.
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
     /// A watch may begin with all objects (`sendInitialEvents`).
     pub streaming_lists: bool,
-    /// The API of ServiceCIDRs is there.
-    pub service_cidrs: bool,
+    /// The API of ServiceCIDRs.
+    pub service_cidrs: CidrApi,
     /// Services can be selected by the field `spec.clusterIP`.
     pub cluster_ip_field: bool,
 }
 
+/// How a server offers ServiceCIDRs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CidrApi {
+    /// As `v1`.
+    Stable,
+    /// As `v1beta1` alone.
+    Beta,
+    /// Not at all.
+    Absent,
+}
+
 impl Default for Offers {
     fn default() -> Self {
-        Self { streaming_lists: true, service_cidrs: true, cluster_ip_field: true }
+        Self { streaming_lists: true, service_cidrs: CidrApi::Stable, cluster_ip_field: true }
     }
 }
 
@@ -60,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) forbidden: Mutex<BTreeSet<(&'static str, Resource)>>,
     pub(crate) seen: Mutex<Vec<Seen>>,
     pub(crate) pages: Mutex<Pages>,
+    /// Events that clients wrote, in the order of their making.
+    pub(crate) events: Mutex<Vec<serde_json::Value>>,
 }
 
 /// Who is at the other end.
@@ -78,8 +91,8 @@ impl Peer {
 
 /// Answers one request. An error ends the connection.
 pub(crate) fn answer(shared: &Shared, peer: &Peer, request: &Request, out: &mut dyn Write) -> io::Result<()> {
-    let resource =
-        Resource::at(&request.path).filter(|r| *r != SERVICE_CIDRS || lock(&shared.offers).service_cidrs);
+    let event = events::place(&request.path);
+    let resource = offered(shared, &request.path).or(event.as_ref().map(|_| EVENTS));
     let (query, token) = (request.query.clone(), request.token.clone());
     lock(&shared.seen).push(Seen { at: Instant::now(), resource, query, token });
     if !may_come(shared, peer, request) {
@@ -95,7 +108,12 @@ pub(crate) fn answer(shared: &Shared, peer: &Peer, request: &Request, out: &mut 
         Some(Fault::Slow { pause }) => Way { pause: Some(pause), ..Way::default() },
         Some(fault) => return fail(&fault, peer, request, out),
     };
-    let verb = if request.flag("watch") { "watch" } else { "list" };
+    let verb = match &*request.method {
+        "POST" => "create",
+        "PATCH" => "patch",
+        _ if request.flag("watch") => "watch",
+        _ => "list",
+    };
     if lock(&shared.forbidden).contains(&(verb, resource)) {
         return refuse(out, 403, "Forbidden", &forbidden(verb, resource), &[]);
     }
@@ -106,10 +124,21 @@ pub(crate) fn answer(shared: &Shared, peer: &Peer, request: &Request, out: &mut 
         let message = "Unable to find \"/v1, Resource=services\" that match label selector \"\", field selector \"spec.clusterIP!=None\": field label not supported: spec.clusterIP";
         return refuse(out, 400, "BadRequest", message, &[]);
     }
+    if let Some(place) = event {
+        return events::answer(shared, place, request, out);
+    }
     match verb {
         "watch" => watch::answer(shared, peer, resource, request, out, way),
         _ => list::answer(shared, resource, request, out, way),
     }
+}
+
+fn offered(shared: &Shared, path: &str) -> Option<Resource> {
+    let offered = lock(&shared.offers).service_cidrs;
+    if path == "/apis/networking.k8s.io/v1beta1/servicecidrs" {
+        return (offered == CidrApi::Beta).then_some(SERVICE_CIDRS);
+    }
+    Resource::at(path).filter(|resource| *resource != SERVICE_CIDRS || offered == CidrApi::Stable)
 }
 
 fn may_come(shared: &Shared, peer: &Peer, request: &Request) -> bool {

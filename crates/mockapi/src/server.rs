@@ -137,7 +137,7 @@ impl MockApi {
         self.shared.needs_certificate.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody may use this verb (`list`, `watch`) on this resource from now on.
+    /// Nobody may use this verb (`list`, `watch`; for Events `create`, `patch`) on this resource from now on.
     pub fn forbid(&self, verb: &'static str, resource: Resource) {
         lock(&self.shared.forbidden).insert((verb, resource));
     }
@@ -150,6 +150,16 @@ impl MockApi {
     /// The requests that came so far.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
+    }
+
+    /// The Events that clients wrote, in the order of their making.
+    pub fn events(&self) -> Vec<Value> {
+        lock(&self.shared.events).clone()
+    }
+
+    /// Forgets all Events, as the real server does after an hour.
+    pub fn forget_events(&self) {
+        lock(&self.shared.events).clear();
     }
 
     /// Ends all connections; new ones are taken.

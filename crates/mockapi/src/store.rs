@@ -31,9 +31,11 @@ pub const NODES: Resource = Resource { prefix: "/api/v1", plural: "nodes", kind:
 /// ServiceCIDRs.
 pub const SERVICE_CIDRS: Resource =
     Resource { prefix: "/apis/networking.k8s.io/v1", plural: "servicecidrs", kind: "ServiceCIDR" };
+/// Events, which clients write.
+pub const EVENTS: Resource = Resource { prefix: "/apis/events.k8s.io/v1", plural: "events", kind: "Event" };
 
 impl Resource {
-    /// All that are served.
+    /// All that are listed and watched.
     pub(crate) const ALL: [Resource; 4] = [SERVICES, SLICES, NODES, SERVICE_CIDRS];
 
     /// The resource at this path.

@@ -1,4 +1,4 @@
-//! What the operator chose for this node: constant for the life of a process.
+//! What the operator chose for this node: constant for the life of a process, but for what [`Rechoice`] names.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::net::IpNet;
 pub struct Config {
     /// The name of this node: endpoints with this `nodeName` are local.
     pub node_name: String,
-    /// Addresses of this node, the first of each family being its primary one. Empty: those of its Node object.
+    /// Addresses of this node, the first of each family being its primary one. Of a family without any: those of its Node object.
     pub node_ips: Vec<IpAddr>,
     /// How a packet of a pod of this cluster is told from others.
     pub detect_local: DetectLocal,
@@ -22,6 +22,15 @@ pub struct Config {
     pub service_proxy_name: Option<String>,
     /// When not empty, external IPs and load balancer IPs outside these networks are refused.
     pub allowed_external_ips: Vec<IpNet>,
+}
+
+/// The choices that may change while a process lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rechoice {
+    /// Masquerade all traffic to cluster IPs.
+    pub masquerade_all: bool,
+    /// Where node ports answer.
+    pub node_port_addresses: Vec<NodePortAddress>,
 }
 
 impl Config {

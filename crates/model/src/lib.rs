@@ -32,7 +32,7 @@ pub mod table;
 pub mod time;
 
 pub use cluster::{Changed, Cluster, Event};
-pub use config::{Config, DetectLocal, NodePortAddress};
+pub use config::{Config, DetectLocal, NodePortAddress, Rechoice};
 pub use fate::{Answer, Fate, Landing, Packet, Promises, Why};
 pub use name::{ObjectRef, ServiceName, ServicePortId};
 pub use net::{ByFamily, Family, Protocol};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::facts::Fact;
 use model::fate::{Fate, Payload};
 use model::table::Place;
-use model::{Cluster, Config, Event, ForwardingTable, Packet, Promises, Report};
+use model::{Cluster, Config, Event, ForwardingTable, NodePortAddress, Packet, Promises, Rechoice, Report};
 use support::{Random, any_object, config, deletion, fact};
 
 const WORLDS: u64 = 1_500;
@@ -65,6 +65,48 @@ fn world(r: &mut Random) -> BTreeMap<String, Fact> {
         facts.insert(format!("{:?}", deletion(&fact)), fact);
     }
     facts
+}
+
+#[test]
+fn a_choice_made_later_is_as_if_it_had_been_made_at_the_start() {
+    for seed in 0..WORLDS {
+        let mut r = Random::new(seed);
+        let before = config(&mut r);
+        let choice = Rechoice {
+            masquerade_all: r.one_in(2),
+            node_port_addresses: [NodePortAddress::Primary, NodePortAddress::Localhost][..r.below(3)]
+                .to_vec(),
+        };
+        let after = Config {
+            masquerade_all: choice.masquerade_all,
+            node_port_addresses: choice.node_port_addresses.clone(),
+            ..before.clone()
+        };
+        let (mut later, mut at_once) = (Follower::new(&before), Follower::new(&after));
+        for fact in world(&mut r).into_values() {
+            later.apply(Event::Apply(fact.clone()));
+            at_once.apply(Event::Apply(fact));
+        }
+        later.apply(Event::Rechosen(choice.clone()));
+        later.assert_is(&at_once, seed);
+        assert!(later.cluster.apply(Event::Rechosen(choice)).is_empty(), "the same choice is no news");
+    }
+}
+
+#[test]
+fn an_address_of_one_family_leaves_the_other_to_the_node_object() {
+    let said =
+        Config { node_name: "a".into(), node_ips: vec!["192.0.2.9".parse().unwrap()], ..Config::default() };
+    let mut node = Follower::new(&said);
+    let addresses = serde_json::json!([
+        {"type": "InternalIP", "address": "192.0.2.1"}, {"type": "InternalIP", "address": "2001:db8::1"}
+    ]);
+    let object =
+        serde_json::json!({"kind": "Node", "metadata": {"name": "a"}, "status": {"addresses": addresses}});
+    node.apply(Event::Apply(fact(&object)));
+    let primary = |family| node.table.node().primary.get(family).map(|ip| ip.to_string());
+    assert_eq!(primary(model::Family::V4).as_deref(), Some("192.0.2.9"));
+    assert_eq!(primary(model::Family::V6).as_deref(), Some("2001:db8::1"));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn read_addresses() -> Option<BTreeSet<Address>> {
 /// What the IPVS mode gave this host. Without IPVS it gave nothing, and asking would load modules. `None` when the kernel does not
 /// tell; who may not ask sees what it can see.
 pub(crate) fn bound() -> Option<Bound> {
-    if !Path::new(HAS_IPVS).exists() {
+    if !has_ipvs() {
         return Some(Bound::default());
     }
     let read = ipset::Netlink::open().and_then(|mut sets| Bound::read(&mut sets));
@@ -68,6 +68,11 @@ pub(crate) fn bound() -> Option<Bound> {
             None
         }
     }
+}
+
+/// Is there IPVS in this kernel now? Asking IPVS itself would load its module.
+pub(crate) fn has_ipvs() -> bool {
+    Path::new(HAS_IPVS).exists()
 }
 
 /// The kernel lists virtual servers here, wherever there is IPVS; of this thread's network namespace.

@@ -13,6 +13,7 @@
 pub mod cli;
 pub mod embedded;
 pub mod host;
+pub mod kubeproxy;
 pub mod manifests;
 pub mod metrics;
 pub mod modes;
@@ -21,4 +22,5 @@ pub mod picture;
 pub mod run;
 pub mod serve;
 pub mod socket;
+mod suggest;
 pub mod traffic;

@@ -50,6 +50,7 @@ impl Mode {
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: NodePortAddress::All,
             loopback_node_ports: Loopback::Localhost,
+            link_local_node_ports: true,
             hairpin_of_other_nodes: true,
             keeps_source: true,
             affinity: Remembered::ForServicePort,
@@ -60,6 +61,7 @@ impl Mode {
             Mode::Ipvs => Promises {
                 undefined_port_of_cluster_ip: Refusal::Reject,
                 undefined_port_of_external_ip: Refusal::Reject,
+                link_local_node_ports: false,
                 hairpin_of_other_nodes: false,
                 affinity: Remembered::ForFrontend,
                 ..as_upstream

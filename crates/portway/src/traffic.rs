@@ -1,6 +1,6 @@
-//! What the relay has carried, as it is told to people and programs.
+//! What was carried, as it is told to people and programs.
 //!
-//! In: the relay's counters. Out: [`Traffic`] for each of its listeners, which goes with the picture over the socket, and
+//! In: the relay's counters, and in mode ipvs the kernel's. Out: [`Traffic`] for each listener or service port, which goes with the picture over the socket, and
 //! [`Carried`], all of them together, for the status.
 
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Traffic {
     pub service_port: String,
     /// `IPv4` or `IPv6`.
     pub family: String,
-    /// Which traffic: `cluster`, `outside` or `localhost`.
+    /// Which traffic: `cluster`, `outside` or `localhost` of the relay, `all` of the kernel.
     pub purpose: String,
     /// In all, also for endpoints that are gone.
     pub all: Carried,
@@ -60,6 +60,17 @@ impl Traffic {
             purpose: id.purpose.to_string(),
             all: Carried::of(counters),
             endpoints: counters.endpoints.iter().map(|(at, counts)| (*at, Carried::from(*counts))).collect(),
+        }
+    }
+
+    /// What the kernel has carried for a service port.
+    pub fn of_kernel(carried: &dataplane::Carried) -> Self {
+        Self {
+            service_port: carried.port.to_string(),
+            family: carried.family.to_string(),
+            purpose: "all".to_owned(),
+            all: Carried::from(carried.all),
+            endpoints: carried.endpoints.iter().map(|(at, counts)| (*at, Carried::from(*counts))).collect(),
         }
     }
 

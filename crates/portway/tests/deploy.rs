@@ -10,6 +10,8 @@ use std::process::Command;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use portway::kubeproxy::{self, Given, Which};
+use portway::modes::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,6 +50,9 @@ struct Patch {
 struct Image {
     name: String,
     new_tag: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a user may name a registry")]
+    new_name: Option<String>,
 }
 
 fn deploy() -> PathBuf {
@@ -192,6 +197,20 @@ fn the_account_has_the_role_of_upstreams_and_nothing_else() {
     assert_eq!(binding["subjects"].as_array().unwrap().len(), 1);
 }
 
+/// As upstream's strict reading has it: no field is unknown, none is without an effect, and all values are right.
+#[test]
+fn the_settings_of_every_overlay_are_understood_whole() {
+    for folder in overlays() {
+        let file = folder.join("config.conf");
+        let loaded =
+            kubeproxy::load(&Given::default(), Some(&file), Which { usual: Mode::Iptables, forced: None })
+                .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        assert_eq!(loaded.warnings, Vec::<String>::new(), "{}", file.display());
+        let name = folder.file_name().unwrap().to_string_lossy().replace("-legacy", "");
+        assert_eq!(loaded.document.mode(Mode::Iptables).unwrap().name(), name);
+    }
+}
+
 #[test]
 fn the_unit_runs_portway_with_options_that_it_has() {
     let unit = fs::read_to_string(deploy().join("systemd/portway.service")).unwrap();
@@ -226,14 +245,19 @@ fn kustomize_builds_every_overlay_and_its_container_is_held() {
         assert_eq!(daemon_set["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"], 1);
         let pod = &daemon_set["spec"]["template"]["spec"];
         assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
+        let words = pod["containers"][0]["args"].as_array().unwrap();
+        assert!(
+            words.iter().any(|word| word == "--take-over"),
+            "a second one beside the first must take over"
+        );
         let held = &pod["containers"][0]["securityContext"];
         assert_eq!(held["privileged"], false);
         assert_eq!(held["allowPrivilegeEscalation"], false);
         assert_eq!(held["readOnlyRootFilesystem"], true);
         assert_eq!(held["seccompProfile"]["type"], "RuntimeDefault");
         assert_eq!(held["capabilities"]["drop"], serde_json::json!(["ALL"]));
-        let is_legacy = folder.ends_with("iptables-legacy");
-        let wanted: &[&str] = if is_legacy { &["NET_ADMIN", "NET_RAW"] } else { &["NET_ADMIN"] };
+        let has_raw_sockets = folder.ends_with("iptables-legacy") || folder.ends_with("ipvs");
+        let wanted: &[&str] = if has_raw_sockets { &["NET_ADMIN", "NET_RAW"] } else { &["NET_ADMIN"] };
         assert_eq!(held["capabilities"]["add"], serde_json::json!(wanted), "{}", folder.display());
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         let has_lock = mounts.iter().any(|mount| mount["mountPath"] == "/run/xtables.lock");

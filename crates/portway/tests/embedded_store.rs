@@ -167,6 +167,23 @@ fn a_range_that_overlaps_the_host_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn an_address_that_a_guide_put_on_a_link_by_hand_is_refused_with_the_command_that_removes_it() {
+    let folder = Folder::with_ranges(&["10.10.0.0/16"], &["192.0.2.0/24"]);
+    let by_hand = address("10.10.0.1", "flannel.1", 5);
+    let command = format!("`ip address delete 10.10.0.1/{} dev flannel.1`", by_hand.prefix_length);
+    let host = HostNetwork { addresses: [by_hand].into(), routes: BTreeSet::new() };
+    let error = refuse_overlap(&folder.options(), &host).unwrap_err().to_string();
+    assert!(
+        error.contains(&command) && error.contains("portway binds addresses of Services itself"),
+        "{error}"
+    );
+    let routes = [route("10.10.0.0/24", RouteKind::Unicast, 5)].into();
+    let error =
+        refuse_overlap(&folder.options(), &HostNetwork { addresses: BTreeSet::new(), routes }).unwrap_err();
+    assert!(!error.to_string().contains("ip address delete"), "{error}");
+}
+
+#[test]
 fn a_suggested_range_is_free() {
     let usual = [
         "10.96.0.0/12",
@@ -207,7 +224,7 @@ fn a_suggested_range_is_free() {
     };
     let folder = Folder::with_ranges(&["fd00::/112"], &[]);
     let error = refuse_overlap(&folder.options(), &everything).unwrap_err().to_string();
-    assert!(error.ends_with("Choose a range that this host does not use"), "{error}");
+    assert!(error.ends_with("choose a range that this host does not use"), "{error}");
 }
 
 /// Two processes' worth of manifests, changed and reopened at random on one small range.

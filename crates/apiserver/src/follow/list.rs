@@ -66,7 +66,7 @@ impl Follower<'_, '_> {
     /// A list is complete: whatever was not in it is gone.
     fn complete(&mut self, mut listing: Listing, version: String) -> Result<(), Stop> {
         let events = self.known.end(&mut listing, number(&version))?;
-        self.older_since = None;
+        (self.older_since, self.absent) = (None, 0);
         self.at = Some(version);
         self.say_changed(events)?;
         self.say(News::Complete { of: self.wish.of, unreadable: listing.unreadable })

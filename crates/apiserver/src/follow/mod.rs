@@ -55,6 +55,10 @@ pub(crate) struct Follower<'a, 't> {
     /// The server offers streaming lists, as far as we know.
     streams: bool,
     waits: Waits,
+    /// Under how many names in a row it was not there.
+    absent: u32,
+    /// How many watches in a row said nothing at all.
+    silent: u32,
     /// Since when the server has only an older picture than ours.
     older_since: Option<Instant>,
     /// The number of the client that did the last request.
@@ -65,7 +69,8 @@ impl<'a, 't> Follower<'a, 't> {
     pub(crate) fn new(wish: Wish, door: &'a Door, tell: &'a Teller<'t>, pace: Pace) -> Self {
         let known = Known::new(wish.of);
         let waits = Waits::default();
-        Self { wish, door, tell, pace, known, at: None, streams: true, waits, older_since: None, client: 0 }
+        let (at, streams, absent, silent, older_since, client) = (None, true, 0, 0, None, 0);
+        Self { wish, door, tell, pace, known, at, streams, waits, absent, silent, older_since, client }
     }
 
     /// Follows until nobody listens any more.
@@ -85,7 +90,7 @@ impl<'a, 't> Follower<'a, 't> {
         match self.at.clone() {
             Some(at) => {
                 let lines = self.ask(Verb::Watch, &self.wish.watch(&at)).await?;
-                self.say(News::Heard(self.wish.of))?;
+                self.say(News::Answered(self.wish.of))?;
                 self.follow(lines).await
             }
             None if self.streams => {
@@ -103,8 +108,9 @@ impl<'a, 't> Follower<'a, 't> {
         accepted(answer?, (verb, self.wish.of), self.pace.silence).await
     }
 
-    fn say_changed(&self, events: Vec<Event>) -> Result<(), Stop> {
-        if events.is_empty() { Ok(()) } else { self.say(News::Changed { of: self.wish.of, events }) }
+    fn say_changed(&mut self, events: Vec<Event>) -> Result<(), Stop> {
+        let (of, triggers) = (self.wish.of, self.known.take_triggers());
+        if events.is_empty() { Ok(()) } else { self.say(News::Changed { of, events, triggers }) }
     }
 
     fn say(&self, news: News) -> Result<(), Stop> {

@@ -9,10 +9,19 @@ use crate::news::{News, Trouble, Watched};
 /// A server that does not have a kind may have it after an upgrade.
 const ABSENT_WAIT: Duration = Duration::from_secs(600);
 
+/// ServiceCIDRs are `v1` or `v1beta1`.
+const NAMES: u32 = 2;
+
 impl Follower<'_, '_> {
     /// Learns from a failure, tells of it, and waits.
     pub(super) async fn recover(&mut self, failure: Failure, lasted: Duration) -> Result<(), Stop> {
         if failure == Failure::Absent(Watched::ServiceCidrs) {
+            // Older servers have it under another name, if at all.
+            (self.at, self.wish.is_beta, self.absent) = (None, !self.wish.is_beta, self.absent + 1);
+            if self.absent < NAMES {
+                return Ok(());
+            }
+            self.absent = 0;
             self.say(News::Absent(self.wish.of))?;
             tokio::time::sleep(ABSENT_WAIT).await;
             return Ok(());

@@ -11,6 +11,8 @@ use crate::line::{Line, read_line};
 use crate::news::News;
 use crate::object::{Seen, number};
 
+/// After so many watches in a row that said nothing everything is read anew: a server may take watches and forget about them.
+const SILENT_MAX: u32 = 2;
 /// A watch that ends sooner than this, without a word, did not work.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -23,15 +25,25 @@ impl Follower<'_, '_> {
                 Ok(Some(text)) => self.follow_lines(nonempty(&text))?,
                 Ok(None) => break,
                 // Where nothing happens a server may send nothing, so this is no trouble yet. The next watch shows it, if it is.
-                Err(Failure::Silent(_)) if lines.is_between_lines() => return Ok(()),
+                Err(Failure::Silent(_)) if lines.is_between_lines() => {
+                    self.was_silent(has_heard);
+                    return Ok(());
+                }
                 Err(failure) => return Err(failure.into()),
             }
-            has_heard = true;
+            (has_heard, self.silent) = (true, 0);
         }
         if has_heard || begun.elapsed() >= AT_ONCE {
             return Ok(());
         }
         Err(Failure::Cut("a watch ended as soon as it began".into()).into())
+    }
+
+    fn was_silent(&mut self, had_heard: bool) {
+        self.silent = if had_heard { 0 } else { self.silent + 1 };
+        if self.silent >= SILENT_MAX {
+            (self.silent, self.at) = (0, None);
+        }
     }
 
     /// What came together is told together, also what came before a line that cannot be read.

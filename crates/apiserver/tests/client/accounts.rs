@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
 
-use apiserver::{Access, Account};
+use apiserver::{Access, Account, Pace};
 use mockapi::objects::service;
 use mockapi::{Certificates, MockApi, Options, SERVICES, User, kubeconfig};
 
@@ -21,6 +23,14 @@ fn rotate(server: &MockApi, token: &str) {
     server.accept_tokens(&[token]);
     server.cut();
     server.put(SERVICES, service("db", "10.96.0.2"));
+}
+
+/// A program that is complete as soon as it is there.
+fn write_program(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, path).unwrap();
 }
 
 #[test]
@@ -84,8 +94,7 @@ fn a_program_makes_the_token_and_makes_another_one_when_it_expires() {
          \"$(cat {})\"\n",
         token.display()
     );
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &text);
     server.accept_tokens(&["first"]);
     let mut seen = Listener::with_kubeconfig(kubeconfig(&server, &User::Exec(program), &folder.0).unwrap());
     seen.until_services(&["web"]);
@@ -101,9 +110,24 @@ fn a_program_that_fails_is_trouble_and_is_run_again() {
     let mut seen = Listener::with_kubeconfig(path);
     seen.until_trouble("our account cannot be used");
     let text = "#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"x\"}}'\n";
-    fs::write(folder.0.join("other"), text).unwrap();
-    fs::set_permissions(folder.0.join("other"), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(folder.0.join("other"), folder.0.join("missing")).unwrap();
+    write_program(&folder.0.join("missing"), text);
+    seen.until_services(&["web"]);
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_and_named() {
+    let (server, folder) = (server(), Folder::new());
+    let (program, pids) = (folder.0.join("login"), folder.0.join("pids"));
+    write_program(&program, &format!("#!/bin/sh\necho $$ >> {}\nexec sleep 1000\n", pids.display()));
+    let path = kubeconfig(&server, &User::Exec(program.clone()), &folder.0).unwrap();
+    let pace = Pace { answer: Duration::from_millis(500), ..quick() };
+    let mut seen = Listener::start(Access::Kubeconfig { path, master: None }, pace);
+    let trouble = seen.until_trouble("has not ended after 0.5 s, and was killed");
+    assert!(trouble.reason.contains(&format!("the program `{}`", program.display())), "{}", trouble.reason);
+    let pids = fs::read_to_string(&pids).unwrap();
+    let first = pids.lines().next().unwrap();
+    assert!(!fs::exists(format!("/proc/{first}")).unwrap(), "{first} is still there");
+    write_program(&program, "#!/bin/sh\necho '{\"status\":{\"token\":\"x\"}}'\n");
     seen.until_services(&["web"]);
 }
 

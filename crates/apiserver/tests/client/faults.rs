@@ -257,6 +257,22 @@ fn a_watch_that_goes_silent_is_noticed_and_asked_anew() {
 }
 
 #[test]
+fn a_server_that_takes_watches_and_says_nothing_is_not_taken_for_a_sign_that_nothing_happened() {
+    let server = server();
+    let mut seen = Listener::paced(&server, Pace { silence: Duration::from_millis(300), ..quick() });
+    seen.until("all four are complete", |seen| seen.complete.len() == 4);
+    server.fault(Requests::Watches(SERVICES), Fault::Silence, Some(2));
+    server.cut();
+    // This happens while nobody is told.
+    server.put(SERVICES, service("db", "10.96.0.2"));
+    let heard = seen.heard;
+    seen.until("two watches that the server took", |seen| seen.answered.get(&Watched::Services) == Some(&2));
+    assert_eq!((seen.heard, seen.services()), (heard, vec!["default/web".to_owned()]), "nothing was heard");
+    seen.until_services(&["db", "web"]);
+    seen.until("a second list", |seen| seen.lists[&Watched::Services] == 2);
+}
+
+#[test]
 fn a_watch_that_goes_silent_in_the_middle_of_a_line_is_trouble() {
     let server = server();
     let mut seen = Listener::paced(&server, Pace { silence: Duration::from_millis(300), ..quick() });

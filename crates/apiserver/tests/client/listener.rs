@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use apiserver::{Access, News, Pace, Settings, Trouble, Watched};
+use apiserver::{Access, News, Pace, Settings, Trigger, Trouble, Watched};
 use mockapi::MockApi;
 use model::{Cluster, Config};
 
@@ -26,6 +26,9 @@ pub(crate) struct Listener {
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) unreadable: Vec<String>,
     pub(crate) heard: usize,
+    /// How often the server took a watch, before it said anything on it.
+    pub(crate) answered: BTreeMap<Watched, usize>,
+    pub(crate) triggers: Vec<Trigger>,
     /// Changes of objects, counted.
     pub(crate) changes: usize,
     /// How often each kind was listed in full.
@@ -83,6 +86,8 @@ impl Listener {
             troubles: Vec::new(),
             unreadable: Vec::new(),
             heard: 0,
+            answered: BTreeMap::new(),
+            triggers: Vec::new(),
             changes: 0,
             lists: BTreeMap::new(),
         }
@@ -128,7 +133,8 @@ impl Listener {
 
     fn take(&mut self, news: News) {
         match news {
-            News::Changed { events, .. } => {
+            News::Changed { events, triggers, .. } => {
+                self.triggers.extend(triggers);
                 self.changes += events.len();
                 for event in events {
                     self.cluster.apply(event);
@@ -141,6 +147,7 @@ impl Listener {
             }
             News::Unreadable { report, .. } => self.unreadable.push(report.to_string()),
             News::Absent(of) => drop(self.absent.insert(of)),
+            News::Answered(of) => *self.answered.entry(of).or_default() += 1,
             News::Heard(_) => self.heard += 1,
             News::Trouble(trouble) => self.troubles.push(trouble),
         }

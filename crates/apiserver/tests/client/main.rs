@@ -3,6 +3,7 @@
 //! | file | shows |
 //! |---|---|
 //! | `watching` | what is watched, and how: lists, pages, streams, bookmarks, selectors |
+//! | `announcing` | what we say to the cluster, as Events |
 //! | `accounts` | who we are: certificates, tokens that rotate, programs, the account of a Pod |
 //! | `faults` | each fault, one by one: what was told stays, and it goes on by itself |
 //! | `time` | nothing goes back in time |
@@ -12,6 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod accounts;
+mod announcing;
 mod faults;
 mod listener;
 mod real;

@@ -2,7 +2,7 @@
 
 use apiserver::{Access, Watched};
 use mockapi::objects::{node, service, service_cidr, slice};
-use mockapi::{MockApi, NODES, Offers, Options, Resource, SERVICE_CIDRS, SERVICES, SLICES, Seen};
+use mockapi::{CidrApi, MockApi, NODES, Offers, Options, Resource, SERVICE_CIDRS, SERVICES, SLICES, Seen};
 use model::ServiceName;
 use serde_json::json;
 
@@ -132,11 +132,49 @@ fn a_server_that_cannot_select_by_cluster_ip_sends_all_services() {
 
 #[test]
 fn a_server_without_service_cidrs_has_none_and_that_is_no_trouble() {
-    let server = server(Offers { service_cidrs: false, ..Offers::default() });
+    let server = server(Offers { service_cidrs: CidrApi::Absent, ..Offers::default() });
     let mut seen = Listener::of(&server);
     seen.until("ServiceCIDRs are absent", |seen| seen.absent.contains(&Watched::ServiceCidrs));
     seen.until("the rest is complete", |seen| seen.complete.len() == 3);
     assert!(seen.troubles.is_empty(), "{:?}", seen.troubles);
+}
+
+#[test]
+fn a_server_that_has_service_cidrs_as_beta_is_asked_for_those() {
+    let server = server(Offers { service_cidrs: CidrApi::Beta, ..Offers::default() });
+    server.put(SERVICE_CIDRS, service_cidr("kubernetes", "10.96.0.0/12"));
+    let mut seen = Listener::of(&server);
+    seen.until("ServiceCIDRs", |seen| seen.complete.contains(&Watched::ServiceCidrs) && seen.changes > 0);
+    assert!(seen.absent.is_empty() && seen.troubles.is_empty(), "{:?}", seen.troubles);
+    // The server is upgraded, and has no beta any more.
+    server.offer(Offers::default());
+    server.put(SERVICE_CIDRS, service_cidr("more", "10.112.0.0/12"));
+    server.cut();
+    seen.until("the newer one", |seen| format!("{:?}", seen.cluster).contains("10.112.0.0/12"));
+    assert!(seen.absent.is_empty(), "it was there all the time");
+}
+
+#[test]
+fn slices_say_when_what_they_tell_of_has_happened() {
+    let server = server(Offers::default());
+    let at = |time: &str, service: &str, family: &str| {
+        let mut slice = slice(service, &[]);
+        slice["addressType"] = serde_json::json!(family);
+        slice["metadata"]["annotations"] =
+            serde_json::json!({"endpoints.kubernetes.io/last-change-trigger-time": time});
+        slice
+    };
+    server.put(SLICES, at("2026-11-16T05:00:00Z", "web", "IPv4"));
+    server.put(SLICES, slice("silent", &["10.244.2.7"]));
+    server.put(SLICES, at("yesterday", "wrong", "IPv4"));
+    let mut seen = Listener::of(&server);
+    seen.until_complete();
+    server.put(SLICES, at("2026-11-16T05:00:01.5Z", "web", "IPv6"));
+    seen.until("two of them", |seen| seen.triggers.len() == 2);
+    server.remove(SLICES, "default/web-1");
+    seen.until("the slice is gone", |seen| seen.changes == 5);
+    let shown: Vec<String> = seen.triggers.iter().map(|(family, at)| format!("{family} {at}")).collect();
+    assert_eq!(shown, ["IPv4 2026-11-16T05:00:00Z", "IPv6 2026-11-16T05:00:01.5Z"]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Which of the two iptables programs this node already uses.
 //!
 //! Rules of both are in force side by side, but whoever looks with one does not see those of the other; so we write where the
-//! others do. kubelet's own chains tell it for certain; without them, the program with more rules; without any, the newer one.
+//! others do. kubelet's own chains tell it for certain; without them, the program with more rules; without any, the newer one. A program
+//! that may not look, as the legacy one without `CAP_NET_RAW`, may not write either: it is passed over for one that may.
 
 use kernel::xtables::{Error, Found, Saved, Table, Variant, Xtables};
 
@@ -12,22 +13,31 @@ const TABLES: [Table; 3] = [Table::Filter, Table::Nat, Table::Mangle];
 /// The program that this node uses, of those that are there; `None` if there is none.
 pub fn choose<X: Xtables>(found: &mut Found<X>) -> Result<Option<Variant>, Error> {
     let mut best: Option<((bool, usize), Variant)> = None;
+    let mut forbidden = None;
     for variant in Variant::ALL {
         let mut doors = found.programs.iter_mut().filter(|door| door.variant() == variant).peekable();
         if doors.peek().is_none() {
             continue;
         }
-        let mut use_made = (false, 0);
-        for door in doors {
-            let (is_kubelets, rules) = look(door)?;
-            use_made = (use_made.0 || is_kubelets, use_made.1 + rules);
-        }
+        let use_made = match doors.try_fold((false, 0), |(is_kubelets, rules), door| {
+            look(door).map(|(also_kubelets, more)| (is_kubelets || also_kubelets, rules + more))
+        }) {
+            Ok(use_made) => use_made,
+            Err(error @ Error::NotPermitted { .. }) => {
+                forbidden.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         // The first of equals is the newer one.
         if best.is_none_or(|(most, _)| use_made > most) {
             best = Some((use_made, variant));
         }
     }
-    Ok(best.map(|(_, variant)| variant))
+    match (best, forbidden) {
+        (None, Some(error)) => Err(error),
+        (best, _) => Ok(best.map(|(_, variant)| variant)),
+    }
 }
 
 fn look(door: &mut impl Xtables) -> Result<(bool, usize), Error> {

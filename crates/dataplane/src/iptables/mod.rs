@@ -86,6 +86,7 @@ impl Options {
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: self.default_node_port_addresses,
             loopback_node_ports: if self.localhost_node_ports { Loopback::Ipv4 } else { Loopback::Never },
+            link_local_node_ports: true,
             hairpin_of_other_nodes: true,
             keeps_source: true,
             affinity: Remembered::ForServicePort,

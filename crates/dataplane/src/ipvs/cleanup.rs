@@ -37,8 +37,14 @@ pub(super) fn servers(
     Ok(())
 }
 
-/// Sets, of both families, whichever was served; and settings.
+/// Sets, of both families, whichever was served, and upstream's; and settings.
 pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
+    remove_upstreams_sets(doors.sets())?;
+    own_sets(doors)
+}
+
+/// Ours alone; and settings.
+pub(super) fn own_sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     let found = doors.sets().sets()?;
     let ours = Family::ALL.into_iter().flat_map(|family| SetId::ALL.map(|set| set.name(family)));
     let is_there = |name: &SetName| found.iter().any(|set| set.name == name.as_str());
@@ -48,7 +54,6 @@ pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     if !requests.is_empty() {
         refused(doors.sets().run(&requests)?)?;
     }
-    remove_upstreams_sets(doors.sets())?;
     timeouts::restore(doors)?;
     settings::restore(doors)
 }
@@ -67,7 +72,7 @@ pub fn remove_upstreams_sets(sets: &mut dyn Ipsets) -> ipset::Result<Vec<String>
     Ok(gone.iter().map(|name| format!("set {name} of upstream's IPVS mode")).collect())
 }
 
-fn has_link(doors: &mut dyn Doors, name: &str) -> Result<bool, SyncError> {
+pub(super) fn has_link(doors: &mut dyn Doors, name: &str) -> Result<bool, SyncError> {
     let links = doors.host().links().map_err(super::Error::Addresses)?;
     Ok(links.iter().any(|link| link.name == name && link.is_dummy))
 }

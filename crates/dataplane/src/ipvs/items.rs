@@ -134,10 +134,17 @@ impl Items {
         self.of.get(&Some(id.clone())).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A service port that needs this.
-    pub(super) fn owner(&self, item: &Item) -> Option<ServicePortId> {
-        let (owner, _) = self.of.iter().find(|(owner, items)| owner.is_some() && items.contains(item))?;
-        owner.clone()
+    /// What each service port needs, in order.
+    pub(super) fn by_owner(&self) -> impl Iterator<Item = (&ServicePortId, &[Item])> {
+        self.of.iter().filter_map(|(owner, items)| Some((owner.as_ref()?, items.as_slice())))
+    }
+
+    /// The addresses of the interface.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let first = Item::Address(IpAddr::from([0; 4]));
+        self.counts
+            .range(first..)
+            .map_while(|(item, _)| if let Item::Address(ip) = item { Some(*ip) } else { None })
     }
 
     /// The virtual server of this name.

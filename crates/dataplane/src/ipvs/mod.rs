@@ -20,11 +20,14 @@
 //! | `bound` | which addresses of this host are Services' |
 //! | `doors`, `write` | the doors, and carrying out steps |
 //! | `sync`, `cleanup` | the mode itself |
+//! | `withdraw` | leaving, when another mode serves |
+//! | `traces` | how much of it is in a kernel |
 //! | `error` | what can go wrong |
 //!
 //! Absent on purpose: any program of IPVS, sets or links; loading modules; and a clock of its own.
 
 mod bound;
+mod carried;
 mod cleanup;
 mod doors;
 mod drain;
@@ -40,7 +43,9 @@ mod settings;
 mod steps;
 mod sync;
 mod timeouts;
+mod traces;
 mod wanted;
+mod withdraw;
 mod write;
 
 use std::time::Duration;
@@ -59,8 +64,11 @@ pub use names::SetId;
 pub(crate) use names::{PREFIX, WORDS};
 pub use render::render;
 pub use scheduler::{Scheduler, UnknownScheduler};
+pub use settings::apply as make_settings;
 pub use steps::{Draining, Plan, Step, plan};
 pub use sync::Ipvs;
+pub use traces::Traces;
+pub use withdraw::{Forget, Withdrawn, withdraw};
 
 /// The interface that upstream makes for the addresses of Services, and so do we.
 pub const DUMMY: &str = "kube-ipvs0";
@@ -111,6 +119,7 @@ impl Options {
             ping_of_cluster_ip: Refusal::Untouched,
             default_node_port_addresses: self.default_node_port_addresses,
             loopback_node_ports: Loopback::Never,
+            link_local_node_ports: false,
             hairpin_of_other_nodes: false,
             keeps_source: true,
             affinity: Remembered::ForFrontend,

@@ -36,6 +36,8 @@ pub(super) struct Observed {
     pub(super) interfaces: BTreeSet<String>,
     /// Addresses that an earlier life gave another interface, with its name.
     pub(super) strays: BTreeSet<(String, IpAddr)>,
+    /// Virtual servers that are desired, and that neither we nor upstream made.
+    pub(super) strangers: BTreeSet<What>,
     /// Every address of this host.
     own: BTreeSet<IpAddr>,
 }
@@ -58,7 +60,12 @@ pub(super) fn read(
     let upstream = Upstream::read(doors, options, &observed)?;
     for server in doors.servers().virtual_servers()? {
         let is_of_family = families.iter().any(|family| family_of_set(*family) == server.what.family());
-        if is_of_family && is_ours(&server, &observed, &upstream, options, desired) {
+        let is_known = is_of_family && is_known(&server, &observed, &upstream, options);
+        let is_desired = is_of_family && is_desired(&server.what, desired);
+        if is_desired && !is_known && !is_recorded(&server.what, &observed) {
+            observed.strangers.insert(server.what);
+        }
+        if is_known || is_desired {
             read_server(doors, server, desired, &mut observed)?;
         }
     }
@@ -122,32 +129,32 @@ impl Upstream {
     }
 }
 
-fn is_ours(
-    server: &VirtualServer,
-    observed: &Observed,
-    upstream: &Upstream,
-    options: &Options,
-    desired: &BTreeSet<Item>,
-) -> bool {
-    if is_desired(&server.what, desired) {
-        return true;
-    }
+/// Is it ours by our records, or upstream's?
+fn is_known(server: &VirtualServer, observed: &Observed, upstream: &Upstream, options: &Options) -> bool {
     match server.what {
         What::Address(at, protocol) => {
             let place = Place { ip: at.ip(), protocol, port: at.port() };
-            let record = Item::Entry(Family::of(place.ip), SetId::Servers, place.entry());
             let is_theirs = observed.items.contains(&Item::Address(place.ip)) && options.interface == DUMMY
                 || observed.own.contains(&place.ip) && upstream.node_ports.contains(&(protocol, place.port));
-            !is_excluded(place.ip, options) && (observed.items.contains(&record) || is_theirs)
+            !is_excluded(place.ip, options) && (is_recorded(&server.what, observed) || is_theirs)
+        }
+        What::Mark(..) => is_recorded(&server.what, observed),
+    }
+}
+
+/// Do our records say that we made it?
+fn is_recorded(what: &What, observed: &Observed) -> bool {
+    let record = match *what {
+        What::Address(at, protocol) => {
+            let place = Place { ip: at.ip(), protocol, port: at.port() };
+            Some(Item::Entry(Family::of(place.ip), SetId::Servers, place.entry()))
         }
         What::Mark(mark, family) => {
-            let number = Marks::number(mark);
             let family = if family == kernel::ipvs::Family::V4 { Family::V4 } else { Family::V6 };
-            let is_recorded =
-                |number| observed.items.contains(&Item::Entry(family, SetId::Marks, Entry::Port(number)));
-            number.is_some_and(is_recorded)
+            Marks::number(mark).map(|number| Item::Entry(family, SetId::Marks, Entry::Port(number)))
         }
-    }
+    };
+    record.is_some_and(|record| observed.items.contains(&record))
 }
 
 fn is_excluded(ip: IpAddr, options: &Options) -> bool {

@@ -19,10 +19,12 @@ const ALL: [&str; 7] = [
     "net/ipv4/vs/conn_reuse_mode",
     "net/ipv4/vs/expire_nodest_conn",
     "net/ipv4/vs/expire_quiescent_template",
-    "net/ipv4/ip_forward",
+    FORWARDING,
     "net/ipv4/conf/all/arp_ignore",
     "net/ipv4/conf/all/arp_announce",
 ];
+/// Whether packets are forwarded at all.
+pub(super) const FORWARDING: &str = "net/ipv4/ip_forward";
 /// No value is as large.
 const VALUES: u16 = 16;
 const RELEASE: &str = "kernel/osrelease";
@@ -42,8 +44,9 @@ fn wanted(release: &str, strict_arp: bool) -> BTreeMap<usize, u16> {
     wanted
 }
 
-/// Brings settings to what they should be. Returns how many were written.
-pub(super) fn apply(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, SyncError> {
+/// Brings settings to what they should be. Returns how many were written. A process that may not write them finds nothing to do, once
+/// another has done this for it.
+pub fn apply(doors: &mut dyn Doors, strict_arp: bool) -> Result<usize, SyncError> {
     let given_back = give_back(doors, strict_arp)?;
     let different = differences(doors.settings(), strict_arp)?;
     if different.is_empty() {
@@ -94,6 +97,16 @@ pub(super) fn lines(doors: &mut dyn Doors, strict_arp: bool) -> Result<Vec<Strin
     Ok(different.chain(back).map(|(number, value)| format!("set {} to {value}", ALL[number])).collect())
 }
 
+/// Leaves a setting as it is: what it was before is forgotten.
+pub(super) fn forget(doors: &mut dyn Doors, name: &str) -> Result<(), SyncError> {
+    let former = former(doors.sets())?.into_iter();
+    let known = former.filter(|(number, _)| ALL.get(usize::from(*number)) == Some(&name));
+    let requests: Vec<Request> = known
+        .map(|(number, value)| Request::Delete(names::former().name, Entry::Port(number * VALUES + value)))
+        .collect();
+    refused(doors.sets().run(&requests)?)
+}
+
 /// Gives back what there was before.
 pub(super) fn restore(doors: &mut dyn Doors) -> Result<(), SyncError> {
     let former = former(doors.sets())?;
@@ -103,7 +116,7 @@ pub(super) fn restore(doors: &mut dyn Doors) -> Result<(), SyncError> {
             doors.settings().write(name, &value.to_string())?;
         }
     }
-    if !former.is_empty() {
+    if doors.sets().entries(&names::former().name)?.is_some() {
         refused(doors.sets().run(&[Request::Destroy(names::former().name)])?)?;
     }
     Ok(())
@@ -165,6 +178,11 @@ mod tests {
             ("6.12.43+deb13-amd64", false, ["1", "1", "1", "1", "1", "0", "0"]),
             ("5.4.0-100-generic", false, ["1", "0", "1", "1", "1", "0", "0"]),
             ("3.10.0", false, ["1", "1", "1", "1", "1", "0", "0"]),
+            ("4.0.9", false, ["1", "1", "1", "1", "1", "0", "0"]),
+            ("4.1.0", false, ["1", "0", "1", "1", "1", "0", "0"]),
+            ("4.18.0-553.el8_10.x86_64", false, ["1", "0", "1", "1", "1", "0", "0"]),
+            ("5.8.18", true, ["1", "0", "1", "1", "1", "1", "2"]),
+            ("5.10.0-34-amd64", false, ["1", "1", "1", "1", "1", "0", "0"]),
             ("5.9.0", true, ["1", "1", "1", "1", "1", "1", "2"]),
         ] {
             let before = settings(release);

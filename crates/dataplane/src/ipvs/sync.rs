@@ -20,10 +20,13 @@ use super::scheduler::Scheduler;
 use super::steps::{Draining, Plan, Step, plan};
 use super::wanted::Wanted;
 use super::write::{self, Trouble};
-use super::{Error, Options, cleanup, keep, names, settings, timeouts};
+use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
 use crate::chains::{Families, family_of};
-use crate::{Dataplane, Leaving, Scope, SyncError, Synced};
+use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
 
+/// A sync takes out what the kernel refuses and goes through the rest again, at most so often. One pass is enough for all that is refused
+/// by itself.
+const PASSES_MAX: usize = 8;
 /// Real servers that are left by their connections are looked at this often.
 const DRAIN_AFTER: Duration = Duration::from_secs(5);
 
@@ -37,6 +40,8 @@ pub struct Ipvs<X, D> {
     clock: Box<dyn FnMut() -> Duration + Send>,
     wanted: Wanted,
     drain: Drain,
+    /// Virtual servers that somebody else had made where Services are dialled.
+    strangers: BTreeSet<What>,
     /// The node for which all this was written; `None` if the kernel must be read.
     node: Option<NodeView>,
     /// Not all that is desired is known, so what nobody asks for stays.
@@ -68,6 +73,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
             clock: Box::new(clock),
             wanted: Wanted::default(),
             drain: Drain::default(),
+            strangers: BTreeSet::new(),
             node: None,
             keeps_leftovers: false,
         }
@@ -85,8 +91,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
 
     /// The addresses that this mode gives the interface: to Services they are no addresses of this host.
     pub fn bound(&self) -> BTreeSet<IpAddr> {
-        let address = |item: Item| if let Item::Address(ip) = item { Some(ip) } else { None };
-        self.wanted.items.all().into_iter().filter_map(address).collect()
+        self.wanted.items.addresses().collect()
     }
 
     fn try_sync(
@@ -99,7 +104,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
             self.wanted.withheld.clear();
             self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
         }
-        loop {
+        for pass in 1.. {
             let (trouble, is_fresh) = match scope {
                 Scope::Changed(ids) if self.node.is_some() => {
                     (self.sync_changed(desired, ids, synced)?, false)
@@ -112,11 +117,15 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
             // What is refused may be due to somebody who changed the kernel since we knew it. After a fresh look it is the
             // service port's own.
             self.node = None;
-            let is_somebodys = |one: &Trouble| self.wanted.withhold(&one.item, &one.reason);
-            if is_fresh && !trouble.iter().all(is_somebodys) {
-                return Err(Error::Refused(trouble[0].reason.clone()).into());
+            if let Some(nobodys) = is_fresh.then(|| self.wanted.withhold(&trouble)).flatten() {
+                return Err(Error::Refused(nobodys.reason.clone()).into());
+            }
+            // Whoever is refused is told. What is written of them goes with the next full sync.
+            if pass >= PASSES_MAX {
+                break;
             }
         }
+        Ok(())
     }
 
     fn sync_changed(
@@ -145,6 +154,8 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     ) -> Result<Vec<Trouble>, SyncError> {
         synced.was_full = true;
         let (delta, observed) = self.compare(desired, self.keeps_leftovers)?;
+        self.strangers.extend(&observed.strangers);
+        self.wanted.warn_of_strangers(&self.strangers);
         self.node = Some(desired.node().clone());
         synced.operations += write::prepare(&mut self.doors, &self.families, &self.options, &observed)?;
         self.drain.only(&observed.draining);
@@ -228,6 +239,15 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         let is_silent =
             |place: &Place| items.has(&Item::Entry(Family::of(place.ip), SetId::Drop, place.entry()));
         places.into_iter().filter(|place| !is_silent(place)).collect()
+    }
+
+    /// Is the interface gone, or one of its addresses?
+    fn lacks_addresses(&mut self) -> Result<bool, SyncError> {
+        let found = self.doors.host().addresses().map_err(Error::Addresses)?;
+        let of_interface = found.iter().filter(|address| address.link_name == self.options.interface);
+        let there: BTreeSet<IpAddr> = of_interface.map(|address| address.ip).collect();
+        let is_lacking = self.wanted.items.addresses().any(|ip| !there.contains(&ip));
+        Ok(is_lacking)
     }
 
     fn drain_after(&self) -> Option<Duration> {
@@ -320,7 +340,13 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
         Some(Leaving { count: self.drain.servers().len(), longest })
     }
 
+    /// Of what is in force: rules, and addresses, which go with their interface.
+    fn carried(&mut self) -> Option<Vec<Carried>> {
+        // Who only looks at figures does not hear of an error; the next sync does.
+        carried::read(self.doors.servers(), &self.wanted.items).ok()
+    }
+
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
-        self.rules.is_flushed()
+        Ok(self.node.is_some() && self.lacks_addresses()? || self.rules.is_flushed()?)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kernel::ipvs::What;
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
 use super::Options;
@@ -9,9 +10,7 @@ use super::items::{Changes, Item, Items, Place};
 use super::marks::Marks;
 use super::render;
 use super::render::port::{Rendered, Renderer};
-
-/// So many service ports are withheld in one sync at most.
-const MOST_WITHHELD: usize = 100;
+use super::write::Trouble;
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
@@ -53,10 +52,12 @@ impl Wanted {
         let mut changes = Changes::default();
         let renderer = Renderer { table: desired, families, options };
         for id in ids {
-            let Rendered { items, warning, refusal } = self.render_port(&renderer, id);
+            let Rendered { items, warnings, refusal } = self.render_port(&renderer, id);
             self.items.replace(Some(id.clone()), items, &mut changes);
             self.warned.remove(id);
-            self.warned.extend(warning.map(|warning| (id.clone(), warning)));
+            if !warnings.is_empty() {
+                self.warned.insert(id.clone(), warnings.join("; "));
+            }
             self.withheld.extend(refusal.map(|reason| (id.clone(), reason)));
         }
         self.items.replace(None, render::of_nobody(desired, families), &mut changes);
@@ -104,11 +105,46 @@ impl Wanted {
         all
     }
 
-    /// Whoever needs this is withheld. False if nobody alone does. The first reason is the one to tell: without its virtual server, a
-    /// real server is refused as well.
-    pub(super) fn withhold(&mut self, item: &Item, reason: &str) -> bool {
-        let Some(id) = self.items.owner(item) else { return false };
-        self.withheld.entry(id).or_insert_with(|| reason.to_owned());
-        self.withheld.len() <= MOST_WITHHELD
+    /// Whoever needs one of these is withheld, with the reason. Gives back what nobody needs for himself alone. The first reason is the
+    /// one to tell: without its virtual server, a real server is refused as well. All service ports are looked through once, however
+    /// much was refused.
+    pub(super) fn withhold<'a>(&mut self, refused: &'a [Trouble]) -> Option<&'a Trouble> {
+        let mut places: BTreeMap<&Item, usize> = BTreeMap::new();
+        for (place, trouble) in refused.iter().enumerate() {
+            places.entry(&trouble.item).or_insert(place);
+        }
+        let mut owned = BTreeSet::new();
+        for (id, items) in self.items.by_owner() {
+            let found: BTreeSet<usize> = items.iter().filter_map(|item| places.get(item).copied()).collect();
+            if let Some(first) = found.first() {
+                self.withheld.entry(id.clone()).or_insert_with(|| refused[*first].reason.clone());
+            }
+            owned.extend(found);
+        }
+        refused.iter().find(|trouble| !owned.contains(&places[&trouble.item]))
+    }
+
+    /// Virtual servers of somebody else were there where these Services are dialled.
+    pub(super) fn warn_of_strangers(&mut self, strangers: &BTreeSet<What>) {
+        if strangers.is_empty() {
+            return;
+        }
+        for (id, items) in self.items.by_owner() {
+            let is_stranger = |what: &&What| strangers.contains(*what);
+            let whats = items
+                .iter()
+                .filter_map(|item| if let Item::Server(one) = item { Some(&one.what) } else { None });
+            for what in whats.filter(is_stranger) {
+                let text = format!(
+                    "a virtual server at {what} was there before, and not ours: it is this Service's now, with its endpoints, and \
+                     goes with it"
+                );
+                let told = self.warned.entry(id.clone()).or_default();
+                if !told.contains(&text) {
+                    let both = [std::mem::take(told), text];
+                    *told = both.iter().filter(|one| !one.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+                }
+            }
+        }
     }
 }

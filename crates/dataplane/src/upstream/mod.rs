@@ -36,7 +36,7 @@ use std::iter;
 use kernel::nft;
 use kernel::xtables::{Error, Family, Found, Table, Variant, Xtables};
 
-pub use names::{Rules, is_theirs};
+pub use names::{Rules, Whose, is_theirs};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
 
 /// In the order in which they are cleared.
@@ -64,14 +64,16 @@ pub struct Removed {
     pub chains: usize,
     /// How many rules that led to them.
     pub jumps: usize,
+    /// Whose they were.
+    pub whose: Whose,
 }
 
 impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { variant, family, chains, jumps } = self;
+        let Self { variant, family, chains, jumps, whose } = self;
         write!(
             f,
-            "{chains} chains of the iptables or userspace mode, upstream's or ours, and {jumps} rules that led to them ({variant}, {family})"
+            "{chains} chains of the {whose} mode, upstream's or ours, and {jumps} rules that led to them ({variant}, {family})"
         )
     }
 }
@@ -148,6 +150,11 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept { variant, family, kept } => write!(f, "{kept} ({variant}, {family})"),
+            Self::Failed { variant, family, table, error: error @ Error::NotPermitted { .. } } => write!(
+                f,
+                "whether rules of upstream's are in table {table} cannot be seen ({variant}, {family}); if there are some, they stay beside ours: \
+                 {error}"
+            ),
             Self::Failed { variant, family, table, error } => write!(
                 f,
                 "upstream's iptables rules stay in table {table} ({variant}, {family}); ours are in force beside them: {error}"
@@ -246,12 +253,13 @@ pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
 /// Clears the tables behind one door, as far as that goes.
 fn remove<X: Xtables>(door: &mut X, deed: &Deed<X>, done: &mut TakeOver) {
     let (variant, family) = (door.variant(), door.family());
-    let mut removed = Removed { variant, family, chains: 0, jumps: 0 };
+    let mut removed = Removed { variant, family, chains: 0, jumps: 0, whose: Whose::default() };
     for table in TABLES {
         match deed(door, table) {
             Ok(Some(removal)) => {
                 removed.chains += removal.chains;
                 removed.jumps += removal.jumps;
+                removed.whose = removed.whose.and(removal.whose);
                 let kept = removal.kept.into_iter().map(|kept| Problem::Kept { variant, family, kept });
                 done.problems.extend(kept);
             }

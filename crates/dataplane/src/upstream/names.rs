@@ -7,6 +7,8 @@
 //! Absent on purpose: kubelet's `KUBE-FIREWALL`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup
 //! leaves alone, too.
 
+use std::fmt;
+
 use kernel::xtables::{Table, words};
 
 use crate::ipvs;
@@ -136,6 +138,39 @@ impl Rules {
         COMMON.contains(&(table, chain))
             || own.contains(&(table, chain))
             || table == Table::Nat && is_of_a_port()
+    }
+}
+
+/// The modes whose chains some are, as far as names tell: the iptables and the userspace mode share most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whose {
+    /// Some are of the IPVS mode alone.
+    pub ipvs: bool,
+    /// Some are of the iptables or the userspace mode, or of any.
+    pub others: bool,
+}
+
+impl Whose {
+    /// Whose this chain is. A canary tells nothing: each has one.
+    pub(super) fn of(table: Table, chain: &str) -> Self {
+        let ipvs = chain.starts_with(ipvs::PREFIX) || UPSTREAMS_IPVS.contains(&(table, chain));
+        Self { ipvs, others: !ipvs && chain != CANARY }
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { ipvs: self.ipvs || other.ipvs, others: self.others || other.others }
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.ipvs, self.others) {
+            (true, false) => "ipvs",
+            (true, true) => "iptables, ipvs or userspace",
+            (false, _) => "iptables or userspace",
+        })
     }
 }
 

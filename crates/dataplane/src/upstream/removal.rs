@@ -16,7 +16,7 @@ use std::iter;
 
 use kernel::xtables::{Saved, SavedChain, Table};
 
-use super::names::{FORWARD, MARK_MASQ, Rules, is_jump, is_theirs, rank, target};
+use super::names::{FORWARD, MARK_MASQ, Rules, Whose, is_jump, is_theirs, rank, target};
 
 /// How one table is rid of theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Removal {
     pub chains: usize,
     /// So many rules that led to them go.
     pub jumps: usize,
+    /// Whose they are.
+    pub whose: Whose,
     /// What stays.
     pub kept: Vec<Kept>,
 }
@@ -114,7 +116,8 @@ pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> O
     // The chains that there is one of are empty after the cut; endpoints lead to `KUBE-MARK-MASQ` until they are gone.
     doomed.sort_by_key(|chain| rank(chain).unwrap_or(usize::MAX));
     let texts = texts(table, &theirs, &links, &doomed, piece);
-    Some(Removal { texts, chains: doomed.len(), jumps: links.jumps.len(), kept })
+    let whose = doomed.iter().fold(Whose::default(), |whose, chain| whose.and(Whose::of(table, chain)));
+    Some(Removal { texts, chains: doomed.len(), jumps: links.jumps.len(), whose, kept })
 }
 
 /// A chain is emptied before one to which it leads is deleted: those of one rank lead to those of the next.

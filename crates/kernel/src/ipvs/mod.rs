@@ -11,7 +11,7 @@
 //! | `netlink.rs` | the real thing |
 //! | `simulated.rs`, `deliver.rs` | the twin in memory, and whom it gives a packet to |
 //!
-//! Absent on purpose: connections (they are counted, not listed), statistics, the synchronisation of two directors; and loading
+//! Absent on purpose: connections (they are counted, not listed), rates, the synchronisation of two directors; and loading
 //! modules. A kernel without IPVS is an [`Error`] with the module's name.
 
 mod deliver;
@@ -31,7 +31,7 @@ pub use deliver::{Answer, Share};
 pub use error::{Error, Result};
 pub use netlink::Netlink;
 pub use request::{Refused, Request};
-pub use server::{Flags, Forwarding, FoundServer, RealServer, Timeouts, VirtualServer, What};
+pub use server::{Counts, Flags, Forwarding, FoundServer, RealServer, Timeouts, VirtualServer, What};
 pub use simulated::Simulated;
 
 /// A kernel's virtual servers: this machine's, or simulated ones.
@@ -42,6 +42,11 @@ pub trait Ipvs {
     /// The real servers of one virtual server, in order. None at all if there is no such virtual server: the kernel does
     /// not tell the two apart.
     fn real_servers(&mut self, of: &What) -> Result<Vec<FoundServer>>;
+
+    /// What each virtual server has carried, in order. A door that does not look knows of none.
+    fn carried(&mut self) -> Result<Vec<(What, Counts)>> {
+        Ok(Vec::new())
+    }
 
     /// Carries out requests in their order, many in one system call. Returns those that were refused; all others are done.
     /// On an error some may be done and others not: read anew.

@@ -2,7 +2,9 @@
 //!
 //! The number of its family is asked once, when it is opened; it lasts as long as the module is loaded.
 
-use super::{Error, FoundServer, Ipvs, Refused, Request, Result, Timeouts, VirtualServer, What, read, wire};
+use super::{
+    Counts, Error, FoundServer, Ipvs, Refused, Request, Result, Timeouts, VirtualServer, What, read, wire,
+};
 use crate::netlink::{Errno, MessageWriter, Protocol, Socket};
 
 /// A connection to the kernel's IPVS.
@@ -59,6 +61,16 @@ impl Ipvs for Netlink {
             read::real_server(body, of.family()).map(Some)
         })?;
         found.sort();
+        Ok(found)
+    }
+
+    fn carried(&mut self) -> Result<Vec<(What, Counts)>> {
+        self.count(1);
+        let request = |m: &mut MessageWriter| wire::fixed(m, wire::command::GET_SERVICE);
+        let mut found = self
+            .socket
+            .list("virtual servers", self.family, request, |_, body| read::carried(body).map(Some))?;
+        found.sort_unstable();
         Ok(found)
     }
 

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::wire::{self, FIXED, server, service};
-use super::{Family, Flags, Forwarding, FoundServer, Protocol, RealServer, Timeouts, VirtualServer, What};
+use super::{
+    Counts, Family, Flags, Forwarding, FoundServer, Protocol, RealServer, Timeouts, VirtualServer, What,
+};
 use crate::netlink::{Attribute, Attributes, Error, Result};
 
 /// The number of a family, out of the answer to [`wire::control::GET_FAMILY`].
@@ -19,6 +21,35 @@ pub(super) fn virtual_server(body: &[u8]) -> Result<VirtualServer> {
         read.take(&attribute?)?;
     }
     read.finish()
+}
+
+/// What one virtual server has carried.
+pub(super) fn carried(body: &[u8]) -> Result<(What, Counts)> {
+    let found = find(body, wire::SERVICE)?.ok_or(malformed("message without a virtual server"))?;
+    let mut carried = Counts::default();
+    for attribute in found.nested() {
+        let attribute = attribute?;
+        if attribute.kind == service::COUNTS {
+            carried = counts(&attribute)?;
+        }
+    }
+    Ok((virtual_server(body)?.what, carried))
+}
+
+/// A kernel that does not count in 64 bits says nothing.
+fn counts(found: &Attribute<'_>) -> Result<Counts> {
+    let mut read = Counts::default();
+    for attribute in found.nested() {
+        let attribute = attribute?;
+        let number = || Ok(u64::from_ne_bytes(bytes(&attribute)?));
+        match attribute.kind {
+            wire::counts::CONNECTIONS => read.connections = number()?,
+            wire::counts::BYTES_IN => read.bytes_in = number()?,
+            wire::counts::BYTES_OUT => read.bytes_out = number()?,
+            _ => {}
+        }
+    }
+    Ok(read)
 }
 
 #[derive(Default)]
@@ -80,6 +111,7 @@ pub(super) fn real_server(body: &[u8], of: Family) -> Result<FoundServer> {
     // Kernels before 3.18 do not say the family: it is that of the virtual server.
     let (mut own, mut address, mut port, mut forwarding, mut weight) = (of, None, 0, 0, 0);
     let (mut active, mut inactive, mut persistent) = (0, 0, 0);
+    let mut carried = Counts::default();
     for attribute in found.nested() {
         let attribute = attribute?;
         match attribute.kind {
@@ -91,13 +123,14 @@ pub(super) fn real_server(body: &[u8], of: Family) -> Result<FoundServer> {
             server::ACTIVE => active = attribute.u32()?,
             server::INACTIVE => inactive = attribute.u32()?,
             server::PERSISTENT => persistent = attribute.u32()?,
+            server::COUNTS => carried = counts(&attribute)?,
             _ => {}
         }
     }
     let address = ip(own, address.ok_or(malformed("real server without an address"))?);
     let forwarding = if forwarding == 0 { Forwarding::Masquerade } else { Forwarding::Other(forwarding) };
     let server = RealServer { address: SocketAddr::new(address, port), weight, forwarding };
-    Ok(FoundServer { server, active, inactive, persistent })
+    Ok(FoundServer { server, active, inactive, persistent, counts: carried })
 }
 
 /// The answer to [`wire::command::GET_CONFIG`]. A kernel without a protocol does not name its timeouts.

@@ -104,6 +104,17 @@ pub enum Forwarding {
     Other(u32),
 }
 
+/// What a virtual server, or one real server behind it, has carried since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Counts {
+    /// Connections; a UDP flow is one.
+    pub connections: u64,
+    /// Bytes from clients.
+    pub bytes_in: u64,
+    /// Bytes to clients.
+    pub bytes_out: u64,
+}
+
 /// A real server, as the kernel has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FoundServer {
@@ -115,6 +126,8 @@ pub struct FoundServer {
     pub inactive: u32,
     /// Clients that would come back to it.
     pub persistent: u32,
+    /// What it has carried.
+    pub counts: Counts,
 }
 
 /// For how many seconds the kernel remembers a connection on which nothing happens. In a request zero leaves a value as it is.

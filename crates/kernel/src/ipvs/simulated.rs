@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::deliver::Remembered;
 use super::{
-    Error, Family, Flags, FoundServer, Ipvs, RealServer, Refused, Request, Result, Timeouts, VirtualServer,
-    What,
+    Counts, Error, Family, Flags, FoundServer, Ipvs, RealServer, Refused, Request, Result, Timeouts,
+    VirtualServer, What,
 };
 use crate::netlink::Errno;
 
@@ -203,7 +203,8 @@ impl State {
         if real.contains_key(&server.address) {
             return Err(libc::EEXIST);
         }
-        let found = FoundServer { server: *server, active: 0, inactive: 0, persistent: 0 };
+        let found =
+            FoundServer { server: *server, active: 0, inactive: 0, persistent: 0, counts: Counts::default() };
         real.insert(server.address, found);
         Ok(())
     }

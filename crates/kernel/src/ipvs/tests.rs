@@ -36,9 +36,39 @@ fn servers_that_are_written_are_read_back() {
             ..RealServer::masquerading(address.parse().unwrap(), 9)
         };
         let bytes = body(|m| wire::request(m, &Request::AddServer(what, server)));
-        let found = FoundServer { server, active: 0, inactive: 0, persistent: 0 };
+        let found = FoundServer { server, active: 0, inactive: 0, persistent: 0, counts: Counts::default() };
         assert_eq!(read::real_server(&bytes, what.family()), Ok(found));
     }
+}
+
+#[test]
+fn what_was_carried_is_read() {
+    use wire::{counts, server, service};
+    let web = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
+    let numbers = |m: &mut MessageWriter| {
+        for (kind, number) in
+            [(counts::CONNECTIONS, 3u64), (counts::BYTES_IN, 1 << 40), (counts::BYTES_OUT, 7)]
+        {
+            m.attribute(kind, &number.to_ne_bytes());
+        }
+    };
+    let wanted = Counts { connections: 3, bytes_in: 1 << 40, bytes_out: 7 };
+    let bytes = body(|m| {
+        wire::fixed(m, wire::command::NEW_SERVICE);
+        m.nested(wire::SERVICE, |m| {
+            wire::whole(m, &VirtualServer::new(web, "rr"));
+            m.nested(service::COUNTS, numbers);
+        });
+    });
+    assert_eq!(read::carried(&bytes), Ok((web, wanted)));
+    let bytes = body(|m| {
+        wire::fixed(m, wire::command::NEW_SERVER);
+        m.nested(wire::SERVER, |m| {
+            wire::place(m, server::ADDRESS, server::PORT, "10.1.0.1:8080".parse().unwrap());
+            m.nested(server::COUNTS, numbers);
+        });
+    });
+    assert_eq!(read::real_server(&bytes, Family::V4).map(|found| found.counts), Ok(wanted));
 }
 
 #[test]

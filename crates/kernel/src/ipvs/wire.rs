@@ -52,6 +52,7 @@ pub(super) mod service {
     pub(crate) const FLAGS: u16 = 7;
     pub(crate) const TIMEOUT: u16 = 8;
     pub(crate) const NETMASK: u16 = 9;
+    pub(crate) const COUNTS: u16 = 12;
 }
 
 /// Inside [`SERVER`].
@@ -66,6 +67,14 @@ pub(super) mod server {
     pub(crate) const INACTIVE: u16 = 8;
     pub(crate) const PERSISTENT: u16 = 9;
     pub(crate) const FAMILY: u16 = 11;
+    pub(crate) const COUNTS: u16 = 12;
+}
+
+/// Inside [`service::COUNTS`] and [`server::COUNTS`]: numbers of 64 bits, since Linux 4.1.
+pub(super) mod counts {
+    pub(crate) const CONNECTIONS: u16 = 1;
+    pub(crate) const BYTES_IN: u16 = 4;
+    pub(crate) const BYTES_OUT: u16 = 5;
 }
 
 pub(super) const PERSISTENT: u32 = 1;

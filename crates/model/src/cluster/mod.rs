@@ -17,7 +17,7 @@ use shared::Shared;
 pub(crate) use stored::{StoredEndpoint, StoredSlice};
 pub(crate) use vips::Vips;
 
-use crate::config::Config;
+use crate::config::{Config, Rechoice};
 use crate::facts::{EndpointSlice, Fact, Node, Service, ServiceCidr, SlicePort};
 use crate::name::{ServiceName, ServicePortId, SliceName};
 use crate::net::IpNet;
@@ -38,6 +38,8 @@ pub enum Event {
     DeleteServiceCidr(Box<str>),
     /// These are the addresses of this host now.
     LocalAddresses(BTreeSet<IpAddr>),
+    /// The operator chose anew.
+    Rechosen(Rechoice),
 }
 
 /// What an event may have changed. Empty when it told nothing new.
@@ -129,7 +131,18 @@ impl Cluster {
                 self.local_addresses = Some(addresses);
                 Changed { node: is_new, ..Changed::default() }
             }
+            Event::Rechosen(choice) => self.choose_anew(choice),
         }
+    }
+
+    /// Where node ports answer is something of the node; who is masqueraded stands in every route.
+    fn choose_anew(&mut self, choice: Rechoice) -> Changed {
+        let Rechoice { masquerade_all, node_port_addresses } = choice;
+        let node = self.config.node_port_addresses != node_port_addresses;
+        self.config.node_port_addresses = node_port_addresses;
+        let is_other = std::mem::replace(&mut self.config.masquerade_all, masquerade_all) != masquerade_all;
+        let ports = if is_other { self.all_ports() } else { BTreeSet::new() };
+        Changed { ports, node, ..Changed::default() }
     }
 
     /// The operator's choices.

@@ -121,7 +121,8 @@ impl Question<'_> {
         let (node, family) = (self.table.node(), Family::of(address));
         let entries = node.node_port_addresses(family, self.promises.default_node_port_addresses);
         let is_possible = !address.is_loopback() || self.promises.loopback_node_ports.serves(address);
-        is_possible && node.is_own(address) && node.covers(&entries, address)
+        let is_wide = self.promises.link_local_node_ports || !is_link_local_of_ipv6(address);
+        is_possible && is_wide && node.is_own(address) && node.covers(&entries, address)
     }
 
     fn routed(&self, port: &ServicePort, route: &Route) -> Answer {
@@ -259,4 +260,9 @@ impl Question<'_> {
             why: vec![Why::UnallocatedServiceIp { network: *network }],
         })
     }
+}
+
+/// Every link has such an address of its own; it means something on that link alone.
+fn is_link_local_of_ipv6(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

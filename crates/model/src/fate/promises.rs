@@ -8,6 +8,10 @@ use super::Fate;
 use crate::config::NodePortAddress;
 
 /// What a mode promises where Kubernetes leaves the choice. The default is what the flagship does.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a promise of its own, and a row of docs/parity.md"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// A cluster IP is dialled on a port that its Service does not have.
@@ -22,6 +26,8 @@ pub struct Promises {
     pub default_node_port_addresses: NodePortAddress,
     /// Whether node ports can answer on loopback addresses, where `nodePortAddresses` covers them.
     pub loopback_node_ports: Loopback,
+    /// Whether node ports can answer on link-local addresses of IPv6, which every link has of its own.
+    pub link_local_node_ports: bool,
     /// An endpoint of another node that is sent to itself through this node is masqueraded too.
     pub hairpin_of_other_nodes: bool,
     /// Endpoints see the client's own address, unless the policy hides it. A proxy that dials endpoints itself cannot promise that.
@@ -41,6 +47,7 @@ impl Default for Promises {
             ping_of_cluster_ip: Refusal::Reject,
             default_node_port_addresses: NodePortAddress::Primary,
             loopback_node_ports: Loopback::Localhost,
+            link_local_node_ports: true,
             hairpin_of_other_nodes: false,
             keeps_source: true,
             affinity: Remembered::ForServicePort,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Field, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION,
-    namespaced_name,
+    Field, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, IPVS_SCHEDULERS, PROXY_NAME_LABEL, Reader,
+    WEIGHTS_ANNOTATION, namespaced_name,
 };
 use crate::facts::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
 use crate::name::{self, ObjectRef};
@@ -197,9 +197,22 @@ fn external(root: &Field<'_>, kind: ServiceType, external_policy: Policy) -> Opt
         source_ranges_incomplete,
         health_check_node_port: wants_health_check.then(|| health_check_node_port(&spec)).flatten(),
         weights: weights_of(&metadata),
-        ipvs_scheduler: annotations.at(IPVS_SCHEDULER_ANNOTATION).text().map(Into::into),
+        ipvs_scheduler: ipvs_scheduler(&annotations.at(IPVS_SCHEDULER_ANNOTATION)),
     };
     (external != External::default()).then(|| Box::new(external))
+}
+
+/// As it stands, whatever it is: the IPVS mode says of which service ports it makes nothing of it.
+fn ipvs_scheduler(field: &Field<'_>) -> Option<Box<str>> {
+    let asked = field.text()?;
+    if !IPVS_SCHEDULERS.contains(&asked) {
+        let problem = format!(
+            "no IPVS scheduler has this name; it must be one of {}, and without one the default is used",
+            IPVS_SCHEDULERS.join(", ")
+        );
+        field.refuse::<()>(&problem);
+    }
+    Some(asked.into())
 }
 
 fn health_check_node_port(spec: &Field<'_>) -> Option<u16> {

@@ -74,11 +74,9 @@ impl PodDetector {
 impl NodeView {
     pub(super) fn of(cluster: &Cluster) -> Self {
         let (config, node) = (cluster.config(), cluster.node());
-        let told = if config.node_ips.is_empty() {
-            node.map_or(&[][..], |n| &n.addresses)
-        } else {
-            &config.node_ips
-        };
+        let is_said = |ip: &IpAddr| config.node_ips.iter().any(|said| Family::of(*said) == Family::of(*ip));
+        let of_object = node.map_or(&[][..], |n| &n.addresses).iter().copied().filter(|ip| !is_said(ip));
+        let told: Vec<IpAddr> = config.node_ips.iter().copied().chain(of_object).collect();
         let first = |family| told.iter().copied().find(|ip| Family::of(*ip) == family && !ip.is_loopback());
         let local = cluster.local_addresses().into_iter().flatten().copied();
         Self {

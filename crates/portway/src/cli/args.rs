@@ -62,10 +62,10 @@ pub(super) struct Shared {
     #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',', value_parser = Sentence(cidr), help_heading = POLICY)]
     cluster_cidr: Vec<IpNet>,
 
-    /// How a packet of a pod is told from others
+    /// How a packet of a pod is told from others [default: `ClusterCIDR`]
     #[arg(long, global = true, value_name = "MODE", value_parser = Words::<DetectLocalMode>::called("way to detect pods"),
-          default_value = "ClusterCIDR", help_heading = POLICY)]
-    detect_local_mode: DetectLocalMode,
+          help_heading = POLICY)]
+    detect_local_mode: Option<DetectLocalMode>,
 
     /// The bridge that pods are behind, for `BridgeInterface`
     #[arg(long, global = true, value_name = "NAME", value_parser = Sentence(name), help_heading = POLICY)]
@@ -95,9 +95,9 @@ pub(super) struct Shared {
 /// The options that say how to speak.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Global {
-    /// How warnings and logs are written to standard error
-    #[arg(long, global = true, value_name = "FORMAT", value_parser = Words::<LogFormat>::called("log format"), default_value = "text", help_heading = SPEECH)]
-    pub(super) log_format: LogFormat,
+    /// How warnings and logs are written to standard error [default: text]
+    #[arg(long, global = true, value_name = "FORMAT", value_parser = Words::<LogFormat>::called("log format"), help_heading = SPEECH)]
+    pub(super) log_format: Option<LogFormat>,
 
     /// When to use colours; auto: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", value_parser = Words::<ColorWhen>::called("time for colours"), default_value = "auto", help_heading = SPEECH)]
@@ -180,19 +180,24 @@ impl Shared {
         &self.run_dir
     }
 
-    /// The name of this node.
-    pub(super) fn node_name(&self) -> String {
-        self.node_name.clone().unwrap_or_else(host::name)
+    /// The choices that may change while a portway runs: `--masquerade-all` and `--nodeport-addresses`.
+    pub(super) fn rechoice(&self) -> (bool, Vec<NodePortAddress>) {
+        (self.masquerade_all, self.nodeport_addresses.clone())
     }
 
-    /// The choices that decide packets.
-    pub(super) fn config(&self) -> Result<Config, Failure> {
+    /// The choices that decide packets. Where the options say nothing, a document does.
+    pub(super) fn config(&self, of_document: Option<&Config>) -> Result<Config, Failure> {
+        let asked =
+            of_document.cloned().unwrap_or_else(|| Config { node_name: host::name(), ..Config::default() });
+        let or = |given: &[NodePortAddress]| {
+            if given.is_empty() { asked.node_port_addresses.clone() } else { given.to_vec() }
+        };
         Ok(Config {
-            node_name: self.node_name(),
-            node_ips: self.node_ip.clone(),
-            detect_local: self.detect_local()?,
-            masquerade_all: self.masquerade_all,
-            node_port_addresses: self.nodeport_addresses.clone(),
+            node_name: self.node_name.clone().unwrap_or(asked.node_name),
+            node_ips: if self.node_ip.is_empty() { asked.node_ips } else { self.node_ip.clone() },
+            detect_local: self.detect_local()?.unwrap_or(asked.detect_local),
+            masquerade_all: self.masquerade_all || asked.masquerade_all,
+            node_port_addresses: or(&self.nodeport_addresses),
             service_proxy_name: self.service_proxy_name.clone(),
             allowed_external_ips: self.allowed_external_ips.clone(),
         })
@@ -214,24 +219,29 @@ impl Shared {
         }
     }
 
-    fn detect_local(&self) -> Result<DetectLocal, Failure> {
+    /// `None` where nobody says anything.
+    fn detect_local(&self) -> Result<Option<DetectLocal>, Failure> {
         let needed = |value: &Option<String>, mode: &str, option: &str| {
             value.clone().ok_or_else(|| {
                 Failure::usage(format!("`--detect-local-mode {mode}` needs a name: add `{option} NAME`"))
             })
         };
-        match self.detect_local_mode {
-            DetectLocalMode::ClusterCidr => Ok(DetectLocal::ClusterCidr(self.cluster_cidr.clone())),
-            DetectLocalMode::NodeCidr => Ok(DetectLocal::NodeCidr),
-            DetectLocalMode::BridgeInterface => {
+        let chosen = match self.detect_local_mode {
+            None if self.cluster_cidr.is_empty() => return Ok(None),
+            None | Some(DetectLocalMode::ClusterCidr) => {
+                Ok(DetectLocal::ClusterCidr(self.cluster_cidr.clone()))
+            }
+            Some(DetectLocalMode::NodeCidr) => Ok(DetectLocal::NodeCidr),
+            Some(DetectLocalMode::BridgeInterface) => {
                 needed(&self.pod_bridge_interface, "BridgeInterface", "--pod-bridge-interface")
                     .map(DetectLocal::BridgeInterface)
             }
-            DetectLocalMode::InterfaceNamePrefix => {
+            Some(DetectLocalMode::InterfaceNamePrefix) => {
                 needed(&self.pod_interface_name_prefix, "InterfaceNamePrefix", "--pod-interface-name-prefix")
                     .map(DetectLocal::InterfaceNamePrefix)
             }
-        }
+        };
+        chosen.map(Some)
     }
 }
 

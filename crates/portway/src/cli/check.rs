@@ -1,4 +1,5 @@
-//! `portway check`: everything that is wrong with manifests, by file and by object. Nothing is written anywhere.
+//! `portway check`: everything that is wrong with manifests, or with what the running portway was told, by file and by object. Nothing is written
+//! anywhere.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::picture::Picture;
 const EXAMPLES: &str = "\
 Examples:
   portway check --from examples
+  portway check                      (what the running portway was told)
   portway check --from manifests/ --service-cidr 10.254.0.0/16
 
 Exit codes: 0 all is in order, 1 something is not, 2 the command line is malformed.";
@@ -29,7 +31,7 @@ pub(super) struct CheckArgs {}
 
 /// Runs `portway check`.
 pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let View { picture, .. } = View::read(shared, Memory::DryRun)?;
+    let View { picture, .. } = View::open(shared, Memory::DryRun)?;
     let strays = stray_weights(&picture);
     let findings = Findings::of(&picture, &strays);
     let text = format!("{}{}", findings.show(&picture, paint), findings.summary(&picture, paint));

@@ -1,12 +1,13 @@
 //! `portway cleanup`: removes from this kernel what portway wrote, in any version, and nothing else.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use dataplane::Dataplane as _;
-use dataplane::ipvs;
+use dataplane::ipvs::{self, Traces};
 use dataplane::nftables::Nftables;
-use dataplane::upstream::{self, Problem};
+use dataplane::upstream::{self, Problem, Removed};
 use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
 
@@ -17,8 +18,10 @@ use super::render::nftables_options;
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
+use crate::host;
 use crate::modes::{Mode, Program};
-use crate::run::{Families, HostKernel, Localnet, RunDir, RunError, open_ipvs};
+use crate::run::{Families, HostKernel, Localnet, RunDir, RunError, ipvs_doors, ipvs_of_this_machine};
+use crate::socket;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,17 +54,49 @@ pub(super) struct CleanupArgs {
 pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> {
     refuse_foreign_options(args.mode.unwrap_or(Mode::Nftables), &[(args.excluded.given(), &[Mode::Ipvs])])?;
     if !args.force {
-        RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error))?;
+        RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error, args.mode, shared))?;
     }
     let closed = Localnet::new(shared.run_dir()).close().map_err(|error| failure(&error))?;
     let said = match args.mode {
-        Some(Mode::Iptables | Mode::Userspace) => iptables(),
+        Some(Mode::Iptables | Mode::Userspace) => iptables().map(tell_of_ipvs),
         Some(Mode::Ipvs) => ipvs(&args.excluded),
         Some(Mode::Nftables) => nftables(),
-        None => nftables().map(tell_others),
+        None => nftables().map(tell_of_chains).map(tell_of_ipvs),
     }?;
     let text = closed.map(|closed| format!("{closed}.\n")).unwrap_or_default() + &said.text;
     Ok(Said { text, ..said })
+}
+
+/// Removes what every mode wrote, as upstream's `--cleanup` does. One that fails does not keep the others from it.
+pub(super) fn everything(run_dir: &Path) -> Result<Said, Failure> {
+    RunDir::refuse_if_held(run_dir).map_err(|error| match error {
+        RunError::Busy { pid, file } => Failure::refused(format!(
+            "a portway runs on this node (process {pid}, which holds {}) and would write its rules again: stop it first",
+            file.display()
+        )),
+        error => failure(&error),
+    })?;
+    let closed = Localnet::new(run_dir).close().map_err(|error| failure(&error))?;
+    let mut said =
+        Said { text: closed.map(|closed| format!("{closed}.\n")).unwrap_or_default(), ..Said::default() };
+    let mut results = vec![iptables(), nftables()];
+    if host::has_ipvs() {
+        results.push(ipvs(&ExcludedArgs::default()));
+    }
+    for result in results {
+        match result {
+            Ok(more) => {
+                said.text += &more.text;
+                said.warnings.extend(more.warnings);
+                said.found_wrong |= more.found_wrong;
+            }
+            Err(Failure::Usage(message) | Failure::Refused { message, .. }) => {
+                said.warnings.push(message);
+                said.found_wrong = true;
+            }
+        }
+    }
+    Ok(said)
 }
 
 fn nftables() -> Result<Said, Failure> {
@@ -91,35 +126,70 @@ fn iptables() -> Result<Said, Failure> {
 
 /// Virtual servers, addresses, rules and sets; settings are as they were before.
 fn ipvs(excluded: &ExcludedArgs) -> Result<Said, Failure> {
+    if let Err(ipvs::Error::Servers(kernel::ipvs::Error::Missing)) = ipvs_doors() {
+        let text = "This kernel has no IPVS, so there is nothing of the ipvs mode to remove.\n".to_owned();
+        return Ok(tell_of_chains(Said { text, ..Said::default() }));
+    }
     let options = ipvs::Options { excluded: excluded.ipvs_exclude_cidrs.clone(), ..ipvs::Options::default() };
-    let opened = open_ipvs(Program::Auto, options).map_err(|error| failure(&error))?;
-    let mut dataplane = opened.dataplane;
+    let (mut dataplane, _) =
+        ipvs_of_this_machine(Program::Auto, options.clone()).map_err(|error| failure(&error))?;
+    let found = Traces::read(dataplane.doors(), &options).map_err(|error| Failure::because(&error))?;
+    let found = found.with_chains(dataplane.programs());
     dataplane.cleanup().map_err(|error| Failure::because(&error))?;
-    Ok(Said { text: "Removed what the ipvs mode wrote.\n".to_owned(), ..Said::default() })
+    let text = if found.is_empty() {
+        "Nothing of the ipvs mode is in this kernel.\n".to_owned()
+    } else {
+        format!("Removed {found} of the ipvs mode; settings are as they were before.\n")
+    };
+    Ok(Said { text, ..Said::default() })
 }
 
 /// Chains of other modes may be ours or upstream's: they stay, with a word. What cannot be looked into is not told.
-fn tell_others(said: Said) -> Said {
+fn tell_of_chains(said: Said) -> Said {
     let Ok(mut nft) = nft::Netlink::open() else { return said };
     let there = upstream::would_clean_up(&mut Programs::find(), &mut nft).removed;
-    let warnings: Vec<String> = there
-        .iter()
-        .map(|there| {
-            format!("{there} stay: unless upstream runs here, `portway cleanup --mode iptables` removes them")
-        })
-        .collect();
+    let warning = |there: &Removed| {
+        let mode = if there.whose.ipvs && !there.whose.others { Mode::Ipvs } else { Mode::Iptables };
+        format!("{there} stay: unless upstream runs here, `portway cleanup --mode {mode}` removes them")
+    };
+    warned(said, there.iter().map(warning))
+}
+
+/// Virtual servers, sets and addresses stay likewise. A kernel that has no IPVS is not asked: that would load modules.
+fn tell_of_ipvs(said: Said) -> Said {
+    if !host::has_ipvs() {
+        return said;
+    }
+    let Ok(mut doors) = ipvs_doors() else { return said };
+    let found = Traces::read(&mut doors, &ipvs::Options::default()).unwrap_or_default();
+    let warning = format!(
+        "{found} of the ipvs mode stay: unless upstream runs here in that mode, `portway cleanup --mode ipvs` removes them"
+    );
+    warned(said, Some(warning).filter(|_| !found.is_empty()))
+}
+
+fn warned(said: Said, more: impl IntoIterator<Item = String>) -> Said {
+    let warnings: Vec<String> = said.warnings.into_iter().chain(more).collect();
     Said { found_wrong: said.found_wrong || !warnings.is_empty(), warnings, ..said }
 }
 
-fn busy(error: &RunError) -> Failure {
-    match error {
-        RunError::Busy { pid, file } => Failure::refused(format!(
-            "a portway runs on this node (process {pid}, which holds {}) and would write its rules again: stop it first, \
-             or remove them all the same with `--force`",
-            file.display()
-        )),
-        error => failure(error),
-    }
+/// A portway that runs in another mode does not write again what is removed here; but it may be taking it over just now.
+fn busy(error: &RunError, asked: Option<Mode>, shared: &Shared) -> Failure {
+    let RunError::Busy { pid, file } = error else { return failure(error) };
+    let running =
+        socket::status(shared.run_dir()).ok().and_then(|status| Mode::from_str(&status.mode, false).ok());
+    let asked = asked.unwrap_or(Mode::Nftables);
+    let file = file.display();
+    Failure::refused(match running {
+        Some(running) if running != asked => format!(
+            "a portway runs on this node in mode `{running}` (process {pid}, which holds {file}): its rules stay; remove what mode \
+             `{asked}` left beside it with `--force`"
+        ),
+        _ => format!(
+            "a portway runs on this node (process {pid}, which holds {file}) and would write its rules again: stop it first, or remove \
+             them all the same with `--force`"
+        ),
+    })
 }
 
 /// `ip kube-proxy`, and so on: all tables of this kernel that could be ours.

@@ -1,6 +1,7 @@
 //! `portway diff`: compares this kernel with what it should hold. Nothing is written.
 
 use clap::Args;
+use dataplane::ipvs;
 use dataplane::relay::Simulated;
 
 use super::args::Shared;
@@ -9,8 +10,8 @@ use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
-use crate::modes::Program;
-use crate::run::{Wish, open};
+use crate::modes::{Mode, Program};
+use crate::run::{Wish, ipvs_doors, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,15 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
     let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
     // Nothing is opened: ports that rules lead to are believed to be there.
-    let mut opened = open(wish, Simulated::default()).map_err(|error| failure(&error))?;
+    if wish.mode == Mode::Ipvs
+        && let Err(ipvs::Error::Servers(kernel::ipvs::Error::Missing)) = ipvs_doors()
+    {
+        return Err(Failure::refused(
+            "this kernel has no IPVS, so there is nothing to compare: load the module `ip_vs` (`modprobe ip_vs`); `portway render --mode ipvs` \
+             shows what would be written",
+        ));
+    }
+    let mut opened = open(&wish, Simulated::default()).map_err(|error| failure(&error))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines));
     Ok(Said { found_wrong: !lines.is_empty(), ..said })

@@ -3,8 +3,11 @@
 //!
 //! Text is for somebody who waits for the answer: no times, no names of modules, and the same words as for everything else
 //! that a command has to say (`warning: …`). JSON has times and modules.
+//!
+//! How much is logged may change while the process lives: a config file may say so.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -12,18 +15,51 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::Handle;
 
 use super::args::LogFormat;
 
+/// Changes how much is logged, once the log was started.
+static FILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+
 /// Starts the log of this process, with events of this level and worse.
 pub(super) fn start(format: LogFormat, has_colours: bool, level: LevelFilter) {
-    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter(level)).with_writer(std::io::stderr);
     // A process has one log. A second start, as in tests, leaves the first one in place.
     let _ = match format {
-        LogFormat::Text => log.with_ansi(has_colours).event_format(Plain).try_init(),
-        LogFormat::Json => log.json().with_ansi(false).try_init(),
+        LogFormat::Text => {
+            let log = log.with_ansi(has_colours).event_format(Plain).with_filter_reloading();
+            keep(log.reload_handle());
+            log.try_init()
+        }
+        LogFormat::Json => {
+            let log = log.json().with_ansi(false).with_filter_reloading();
+            keep(log.reload_handle());
+            log.try_init()
+        }
     };
+}
+
+/// Logs events of this level and worse from now on, and what `RUST_LOG` asks for.
+pub(super) fn set_level(level: LevelFilter) {
+    if let Some(set) = FILTER.get() {
+        set(filter(level));
+    }
+}
+
+/// Libraries whose lines say again, without an address or a cause, what we say in our own words; or that tell of each file of a folder.
+const FOREIGN: &str = "notify=off,kube=off,kube_client=off,hyper=off,hyper_util=off,tower=off,rustls=off";
+
+fn filter(level: LevelFilter) -> EnvFilter {
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let asked = if asked.is_empty() { level.to_string() } else { asked };
+    // Of two that speak of the same, the later one counts.
+    EnvFilter::builder().parse_lossy(format!("{FOREIGN},{asked}"))
+}
+
+fn keep<S: 'static>(handle: Handle<EnvFilter, S>) {
+    // A log that is gone has no filter to change.
+    let _ = FILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
 }
 
 /// `warning: message field=value`.

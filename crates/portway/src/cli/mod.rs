@@ -23,6 +23,7 @@ mod format;
 mod get;
 mod ipvs;
 mod kube;
+mod kube_proxy;
 mod logging;
 mod mode;
 mod output;
@@ -32,7 +33,6 @@ mod said;
 mod select;
 mod serve;
 mod status;
-mod suggest;
 mod table;
 mod tuning;
 mod values;
@@ -45,9 +45,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use tracing_subscriber::filter::LevelFilter;
 
-use args::{ColorWhen, Global, Shared};
+use args::{ColorWhen, Global, LogFormat, Shared};
 use output::Output;
 use said::{Failure, Said};
+
+use crate::kubeproxy::{Asked, Loaded};
+use crate::modes::Mode;
 
 /// The release of kube-proxy that behaviour is compared with.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (compared with kube-proxy 1.37)");
@@ -89,6 +92,13 @@ enum Command {
     Render(render::RenderArgs),
     /// Makes this kernel serve the Services, and follows their changes; needs root
     Run(run::RunArgs),
+    /// Is upstream's kube-proxy: its flags, its config file, its defaults; the same as calling this program `kube-proxy`
+    #[command(disable_help_flag = true)]
+    KubeProxy {
+        /// See `portway kube-proxy --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
     /// Tells how the running portway is doing
     Status(status::StatusArgs),
     /// Compares this kernel with what it should hold
@@ -102,6 +112,9 @@ enum Command {
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = kube_proxy::among(&arguments) {
+        return kube_proxy::run(&words);
+    }
     let color = ColorWhen::among(&arguments);
     let mut command = Cli::command().color(color.into());
     let matches = match command.try_get_matches_from_mut(&arguments) {
@@ -115,20 +128,38 @@ pub fn run() -> ExitCode {
 }
 
 fn answer(cli: &Cli, flags: &[(String, String)]) -> ExitCode {
-    let output = Output::new(cli.global.color, cli.global.log_format);
-    let level = if matches!(cli.command, Command::Run(_)) { LevelFilter::INFO } else { LevelFilter::WARN };
-    logging::start(cli.global.log_format, output.colours_errors(), level);
-    output.finish(&obey(cli, flags, &output))
+    let (loaded, usual) = match &cli.command {
+        Command::Run(args) => (args.load(), LevelFilter::INFO),
+        _ => (Ok(None), LevelFilter::WARN),
+    };
+    let log = loaded
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .map(|loaded| Asked::of(&loaded.document, Mode::Nftables).log);
+    let of_document = if log.is_some_and(|log| log.is_json) { LogFormat::Json } else { LogFormat::Text };
+    let format = cli.global.log_format.unwrap_or(of_document);
+    let output = Output::new(cli.global.color, format);
+    logging::start(format, output.colours_errors(), log.map_or(usual, |log| log.level));
+    output.finish(&loaded.and_then(|loaded| obey(cli, loaded.as_ref(), flags, &output)))
 }
 
-fn obey(cli: &Cli, flags: &[(String, String)], output: &Output) -> Result<Said, Failure> {
+fn obey(
+    cli: &Cli,
+    loaded: Option<&Loaded>,
+    flags: &[(String, String)],
+    output: &Output,
+) -> Result<Said, Failure> {
     match &cli.command {
         Command::Get(args) => get::run(args, &cli.shared),
         Command::Describe(args) => describe::run(args, &cli.shared),
         Command::Explain(args) => explain::run(args, &cli.shared, output.paint()),
         Command::Check(args) => check::run(args, &cli.shared, output.paint()),
         Command::Render(args) => render::run(args, &cli.shared),
-        Command::Run(args) => run::run(args, &cli.shared, flags, output),
+        Command::Run(args) => run::run(args, &cli.shared, loaded, flags, output),
+        Command::KubeProxy { .. } => {
+            Err(Failure::usage("`kube-proxy` comes first: `portway kube-proxy FLAGS`"))
+        }
         Command::Status(args) => status::run(args, &cli.shared),
         Command::Diff(args) => diff::run(args, &cli.shared),
         Command::Cleanup(args) => cleanup::run(args, &cli.shared),
@@ -153,8 +184,8 @@ mod tests {
             (Some("a,b"), Some("true"), Some("false"))
         );
         assert_eq!(
-            (value("mode"), value("oom-score-adj"), value("node-ip")),
-            (Some("nftables"), Some("-5"), Some(""))
+            (value("udp-timeout"), value("oom-score-adj"), value("mode")),
+            (Some("30s"), Some("-5"), Some(""))
         );
         assert_eq!((value("successor"), value("help")), (None, None), "not for people");
     }

@@ -9,7 +9,7 @@ use super::ipvs::IpvsArgs;
 use super::said::Failure;
 use super::values::Words;
 use crate::modes::{Mode, Program};
-use crate::run::{IpvsStatus, Status, Wish};
+use crate::run::{IpvsStatus, LocalhostNodePorts, MASQUERADE_BIT, Status, Wish};
 use crate::socket;
 
 /// The options.
@@ -41,7 +41,9 @@ impl ModeArgs {
         Ok(Wish {
             mode,
             program: program(&running),
-            localhost_node_ports: self.iptables_localhost_nodeports || running.localhost_node_ports,
+            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
+                .unwrap_or(running.localhost_node_ports),
+            masquerade_bit: running.masquerade_bit.unwrap_or(MASQUERADE_BIT),
             ipvs: self.ipvs.over(ipvs),
         })
     }
@@ -49,6 +51,11 @@ impl ModeArgs {
 
 /// An option that not every mode has: its name, if it was given, and the modes that have it.
 pub(super) type Own = (Option<&'static str>, &'static [Mode]);
+
+/// What `--iptables-localhost-nodeports` says, if it was given.
+pub(super) fn by_rules(is_given: bool) -> Option<LocalhostNodePorts> {
+    is_given.then_some(LocalhostNodePorts::ByRules)
+}
 
 /// `name`, if it was given.
 pub(super) fn if_given(name: &'static str, is_given: bool) -> Option<&'static str> {

@@ -13,7 +13,7 @@ use super::values::Words;
 use super::view::{Memory, View};
 use crate::modes::Mode;
 use crate::picture::Picture;
-use crate::run::{Wish, iptables_options};
+use crate::run::Wish;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,20 +58,17 @@ impl FamilyName {
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
     let wish = args.mode.wish(shared)?;
     let View { picture, .. } = View::open(shared, Memory::DryRun)?;
-    let text = rules(wish, args.family.family(), &picture);
+    let text = rules(&wish, args.family.family(), &picture);
     Ok(Said::about(&picture, text))
 }
 
 /// What a mode would write.
-fn rules(Wish { mode, localhost_node_ports, ipvs, .. }: Wish, family: Family, picture: &Picture) -> String {
-    match mode {
-        Mode::Nftables => nftables::render(picture.table(), &nftables_options(mode)),
-        Mode::Iptables => {
-            let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
-            iptables::render(picture.table(), family, &options)
-        }
+fn rules(wish: &Wish, family: Family, picture: &Picture) -> String {
+    match wish.mode {
+        Mode::Nftables => nftables::render(picture.table(), &wish.nftables_options()),
+        Mode::Iptables => iptables::render(picture.table(), family, &wish.iptables_options()),
         Mode::Userspace => userspace_rules(family, picture),
-        Mode::Ipvs => dataplane::ipvs::render(picture.table(), family, &ipvs),
+        Mode::Ipvs => dataplane::ipvs::render(picture.table(), family, &wish.ipvs_options()),
     }
 }
 

@@ -1,4 +1,6 @@
 //! `portway run`: makes this kernel serve the Services, until the process is asked to end.
+//!
+//! What the options do not say, the document of `--config` does; what neither says is as it is by default.
 
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -9,17 +11,19 @@ use std::time::Duration;
 
 use apiserver::Access;
 use clap::Args;
-use dataplane::ipvs;
+use model::Config;
 
 use super::args::Shared;
 use super::ipvs::IpvsArgs;
-use super::mode::{WITH_PROGRAM, if_given, refuse_foreign_options};
+use super::logging;
+use super::mode::{WITH_PROGRAM, by_rules, if_given, refuse_foreign_options};
 use super::output::Output;
 use super::said::{Failure, Said};
 use super::serve::ServeArgs;
 use super::tuning::TuningArgs;
 use super::values::{Sentence, Words, duration};
 use super::view::refusal;
+use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, SHORTEST, Which};
 use crate::modes::{Mode, Program};
 use crate::run::{
     self, Arrival, End, Origin, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish,
@@ -30,6 +34,7 @@ Examples:
   portway run                                      in a Pod of a cluster, by its account
   portway run --kubeconfig /etc/portway/kubeconfig --mode iptables
   portway run --mode nftables --from /etc/portway
+  portway run --config /etc/portway/config.conf    as upstream's kube-proxy takes it
   portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
   portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
 
@@ -49,9 +54,14 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "URL")]
     master: Option<String>,
 
-    /// The mode
-    #[arg(long, value_parser = Words::<Mode>::called("mode"), default_value = "nftables")]
-    mode: Mode,
+    /// A document of kind `KubeProxyConfiguration` (kubeproxy.config.k8s.io/v1alpha1), as upstream's kube-proxy takes it; options go before
+    /// it. Its changes count without a restart where that is safe
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The mode [default: nftables]
+    #[arg(long, value_parser = Words::<Mode>::called("mode"))]
+    mode: Option<Mode>,
 
     /// The iptables program of modes that use one: the one that this node already uses, or a choice
     #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"))]
@@ -62,13 +72,13 @@ pub(super) struct RunArgs {
     #[arg(long)]
     iptables_localhost_nodeports: bool,
 
-    /// The shortest time from the end of a write to the begin of the next; a single change is written at once
-    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "50ms")]
-    min_sync_period: Duration,
+    /// The shortest time from the end of a write to the begin of the next; a single change is written at once [default: 50ms]
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration))]
+    min_sync_period: Option<Duration>,
 
-    /// How often everything is compared with the kernel; every 20 times as long as that takes, where that is longer
-    #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
-    sync_period: Duration,
+    /// How often everything is compared with the kernel; every 20 times as long as that takes, where that is longer [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = Sentence(duration))]
+    sync_period: Option<Duration>,
 
     /// The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it, or with 0, the kernel chooses
     #[arg(long, value_name = "PORTS", value_parser = Sentence(proxy_ports))]
@@ -114,7 +124,42 @@ impl RunArgs {
         }
     }
 
-    fn refuse_foreign_options(&self) -> Result<(), Failure> {
+    /// The document of `--config`, where one is named.
+    pub(super) fn load(&self) -> Result<Option<Loaded>, Failure> {
+        let Some(file) = &self.config else { return Ok(None) };
+        kubeproxy::load(&Given::default(), Some(file), self.which()).map(Some).map_err(Failure::refused)
+    }
+
+    fn which(&self) -> Which {
+        Which { usual: Mode::Nftables, forced: self.mode }
+    }
+
+    /// What goes before the document.
+    fn before(&self, shared: &Shared) -> Before {
+        let (masquerade_all, node_port_addresses) = shared.rechoice();
+        Before {
+            min_sync_period: self.min_sync_period,
+            sync_period: self.sync_period.map(|period| period.max(SHORTEST)),
+            masquerade_all,
+            node_port_addresses,
+        }
+    }
+
+    fn wish(&self, asked: Option<&Asked>) -> Result<Wish, Failure> {
+        let usual = asked.map_or_else(Wish::default, |asked| asked.wish.clone());
+        let mode = self.mode.unwrap_or(usual.mode);
+        self.refuse_foreign_options(mode)?;
+        Ok(Wish {
+            mode,
+            program: self.iptables_program.unwrap_or(usual.program),
+            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
+                .unwrap_or(usual.localhost_node_ports),
+            masquerade_bit: usual.masquerade_bit,
+            ipvs: self.ipvs.over(usual.ipvs),
+        })
+    }
+
+    fn refuse_foreign_options(&self, mode: Mode) -> Result<(), Failure> {
         let has_ports = self.proxy_port_range.as_ref().is_some_and(|ports| ports.0.is_some());
         let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
         let given = [
@@ -123,13 +168,14 @@ impl RunArgs {
             (if_given("--proxy-port-range", has_ports), &[Mode::Userspace]),
             (self.ipvs.given(), &[Mode::Ipvs]),
         ];
-        refuse_foreign_options(self.mode, &given)
+        refuse_foreign_options(mode, &given)
     }
 
     /// Manifests where some are named, else an API server.
-    fn origin(&self, shared: &Shared) -> Result<Origin, Failure> {
+    fn origin(&self, shared: &Shared, config: &Config, asked: Option<&Asked>) -> Result<Origin, Failure> {
         let from = shared.named_sources();
         let names_server = self.kubeconfig.is_some() || self.master.is_some();
+        let of_document = asked.and_then(|asked| asked.kubeconfig.clone());
         match (from.is_empty(), names_server) {
             (false, false) => Ok(Origin::Files { from, allocation: shared.allocation(false) }),
             (false, true) => Err(Failure::usage(
@@ -137,22 +183,16 @@ impl RunArgs {
                  manifests: leave one out",
             )),
             (true, _) => {
-                let access = Access::choose(self.kubeconfig.clone(), self.master.clone());
-                let access = access.map_err(|error| Failure::usage(error.to_string()))?;
-                let config = shared.config()?;
-                Ok(Origin::Server(apiserver::Settings {
-                    access,
-                    node_name: config.node_name,
-                    service_proxy_name: config.service_proxy_name,
-                    pace: apiserver::Pace::default(),
-                }))
+                let kubeconfig = self.kubeconfig.clone().or(of_document);
+                server(kubeconfig, self.master.clone(), config)
             }
         }
     }
 
     /// Ports of ours must not be taken for node ports.
-    fn relay(&self, shared: &Shared) -> Result<RelaySettings, Failure> {
-        let ports = self.proxy_port_range.as_ref().and_then(|ports| ports.0.clone());
+    fn relay(&self, shared: &Shared, asked: Option<&Asked>) -> Result<RelaySettings, Failure> {
+        let of_document = || asked.and_then(|asked| asked.ports.clone());
+        let ports = self.proxy_port_range.as_ref().map_or_else(of_document, |ports| ports.0.clone());
         let node_ports = shared.node_port_range();
         if let Some(ports) = &ports
             && ports.start() <= node_ports.end()
@@ -170,36 +210,56 @@ impl RunArgs {
     }
 }
 
-/// Runs `portway run`.
+/// An API server as the source.
+pub(super) fn server(
+    kubeconfig: Option<PathBuf>,
+    master: Option<String>,
+    config: &Config,
+) -> Result<Origin, Failure> {
+    let access = Access::choose(kubeconfig, master).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Origin::Server(apiserver::Settings {
+        access,
+        node_name: config.node_name.clone(),
+        service_proxy_name: config.service_proxy_name.clone(),
+        pace: apiserver::Pace::default(),
+    }))
+}
+
+/// Runs `portway run`, with the document of `--config`.
 pub(super) fn run(
     args: &RunArgs,
     shared: &Shared,
+    loaded: Option<&Loaded>,
     flags: &[(String, String)],
     output: &Output,
 ) -> Result<Said, Failure> {
-    args.refuse_foreign_options()?;
+    loaded.iter().flat_map(|loaded| &loaded.warnings).for_each(|warning| tracing::warn!("{warning}"));
+    let asked = loaded.map(|loaded| Asked::of(&loaded.document, Mode::Nftables));
+    let asked = asked.as_ref();
     let is_in_cluster = shared.named_sources().is_empty();
+    let config = shared.config(asked.map(|asked| &asked.config))?;
+    let before = args.before(shared);
     let settings = Settings {
-        wish: Wish {
-            mode: args.mode,
-            program: args.iptables_program.unwrap_or_default(),
-            localhost_node_ports: args.iptables_localhost_nodeports,
-            ipvs: args.ipvs.over(ipvs::Options::default()),
-        },
-        relay: args.relay(shared)?,
-        origin: args.origin(shared)?,
-        config: shared.config()?,
+        wish: args.wish(asked)?,
+        relay: args.relay(shared, asked)?,
+        origin: args.origin(shared, &config, asked)?,
+        config,
         run_dir: shared.run_dir().to_owned(),
-        pace: PaceOptions {
-            min_sync_period: args.min_sync_period,
-            sync_period: args.sync_period.max(SHORTEST),
-        },
-        serve: args.serve.options(is_in_cluster),
-        tuning: args.tuning.tuning(is_in_cluster),
+        pace: before.pace(asked.map_or_else(PaceOptions::default, |asked| asked.pace)),
+        serve: args.serve.options(asked.map(|asked| &asked.serve), is_in_cluster),
+        tuning: args.tuning.tuning(asked.map(|asked| asked.tuning), is_in_cluster),
         flags: flags.to_vec(),
         arrival: args.arrival(),
+        reload: loaded.zip(args.config.as_deref()).map(|(loaded, file)| {
+            Reload::new(loaded, file, &Given::default(), before, args.which(), logging::set_level)
+        }),
     };
-    match run::run(&settings, &mut |line| output.say(line)).map_err(|error| failure(&error))? {
+    until_the_end(&settings, output)
+}
+
+/// Runs until the process is asked to end, or another goes on in its place.
+pub(super) fn until_the_end(settings: &Settings, output: &Output) -> Result<Said, Failure> {
+    match run::run(settings, &mut |line| output.say(line)).map_err(|error| failure(&error))? {
         End::Stopped => Ok(Said::default()),
         End::HandedOver(successor) => Err(stand_by(successor)),
     }
@@ -210,19 +270,18 @@ pub(super) fn run(
 fn stand_by(successor: Successor) -> Failure {
     let is_other = |argument: &OsString| {
         let text = argument.to_string_lossy();
-        text != "--take-over" && text != "--stand-by" && !text.starts_with("--successor=")
+        !["--take-over", "--stand-by", "--successor="].iter().any(|word| text.starts_with(word))
     };
+    // The first word may be `kube-proxy`, which is another command line.
+    let name = std::env::args_os().next().unwrap_or_else(|| "portway".into());
     let arguments = std::env::args_os().skip(1).filter(is_other);
     let successor_is = format!("--successor={}", successor.process);
     let program = std::env::current_exe().ok().filter(|path| path.exists());
     let program = program.unwrap_or_else(|| "/proc/self/exe".into());
-    let error = Command::new(program).args(arguments).args(["--stand-by", &successor_is]).exec();
+    let error = Command::new(program).arg0(name).args(arguments).args(["--stand-by", &successor_is]).exec();
     drop(successor);
     Failure::refused(format!("this portway has handed over, but cannot stand by: {error}; it ends"))
 }
-
-/// Comparing everything without a pause would do nothing else.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The sentence, and 2 where it is about the command line.
 pub(super) fn failure(error: &RunError) -> Failure {
@@ -236,23 +295,9 @@ pub(super) fn failure(error: &RunError) -> Failure {
 #[derive(Clone, Debug)]
 struct ProxyPorts(Option<RangeInclusive<u16>>);
 
-/// `30000-30100`, `30000+100`, `30000`; empty or `0` leaves it to the kernel, as it did upstream.
+/// As in a document.
 fn proxy_ports(text: &str) -> Result<ProxyPorts, String> {
-    if matches!(text, "" | "0" | "0-0") {
-        return Ok(ProxyPorts(None));
-    }
-    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-    let range = match (text.split_once('-'), text.split_once('+')) {
-        (Some((first, last)), _) => parse(first).zip(parse(last)),
-        (None, Some((first, size))) => parse(first)
-            .zip(size.trim().parse::<u16>().ok())
-            .and_then(|(first, size)| Some((first, first.checked_add(size)?))),
-        (None, None) => parse(text).map(|port| (port, port)),
-    };
-    range
-        .filter(|(first, last)| first <= last)
-        .map(|(first, last)| ProxyPorts(Some(first..=last)))
-        .ok_or_else(|| format!("`{text}` is no range of ports: write it as `40000-40999` or `40000+999`"))
+    kubeproxy::ports(text).map(ProxyPorts)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::said::Failure;
-use super::suggest::nearest;
 use super::values::{Sentence, name};
 use crate::objects::{Kind, Object};
 use crate::picture::Picture;
+use crate::suggest::nearest;
 
 /// `-n` and `-A`.
 #[derive(Args, Clone, Debug)]

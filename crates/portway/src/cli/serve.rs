@@ -31,16 +31,19 @@ pub(super) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// What was chosen. Without a cluster nobody asks, so nothing is opened that was not asked for.
-    pub(super) fn options(&self, is_in_cluster: bool) -> Options {
-        let or = |chosen: Option<At>, usual: SocketAddr| match chosen {
-            Some(At(at)) => at,
-            None => is_in_cluster.then_some(usual),
+    /// What was chosen, here or in a document. Without a cluster nobody asks, so nothing is opened that was not asked for.
+    pub(super) fn options(&self, of_document: Option<&Options>, is_in_cluster: bool) -> Options {
+        let in_cluster = Options {
+            healthz: Some(([0, 0, 0, 0], HEALTHZ_PORT).into()),
+            metrics: Some(([127, 0, 0, 1], METRICS_PORT).into()),
+            hard_fail: false,
         };
+        let usual =
+            of_document.cloned().unwrap_or(if is_in_cluster { in_cluster } else { Options::default() });
         Options {
-            healthz: or(self.healthz_bind_address, ([0, 0, 0, 0], HEALTHZ_PORT).into()),
-            metrics: or(self.metrics_bind_address, ([127, 0, 0, 1], METRICS_PORT).into()),
-            hard_fail: self.bind_address_hard_fail,
+            healthz: self.healthz_bind_address.map_or(usual.healthz, |At(at)| at),
+            metrics: self.metrics_bind_address.map_or(usual.metrics, |At(at)| at),
+            hard_fail: self.bind_address_hard_fail || usual.hard_fail,
         }
     }
 }
@@ -95,11 +98,13 @@ mod tests {
             metrics_bind_address: None,
             bind_address_hard_fail: false,
         };
-        assert_eq!(none.options(false), Options::default());
-        let usual = none.options(true);
+        assert_eq!(none.options(None, false), Options::default());
+        let usual = none.options(None, true);
         assert_eq!(usual.healthz.map(|at| at.to_string()), Some("0.0.0.0:10256".into()));
         assert_eq!(usual.metrics.map(|at| at.to_string()), Some("127.0.0.1:10249".into()));
         let off = ServeArgs { healthz_bind_address: Some(At(None)), ..none };
-        assert_eq!(off.options(true).healthz, None);
+        assert_eq!(off.options(None, true).healthz, None);
+        let document = Options { hard_fail: true, ..Options::default() };
+        assert_eq!(off.options(Some(&document), true), document, "a document goes before the defaults");
     }
 }

@@ -46,10 +46,19 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
     Ok(Said { text, warnings: Vec::new(), found_wrong })
 }
 
+/// Without a Node on the server, `/healthz` says that this node takes no clients.
+fn node(status: &Status) -> String {
+    let is_missing = matches!(status.node_standing, NodeStanding::Unknown | NodeStanding::OfHost);
+    if status.server.is_some() && is_missing {
+        return format!("{}: the API server knows no Node of this name, so /healthz is red", status.node);
+    }
+    status.node.clone()
+}
+
 fn show(status: &Status) -> String {
     let mut lines = vec![
         ("Mode", mode(status)),
-        ("Node", status.node.clone()),
+        ("Node", node(status)),
         ("Process", format!("{} (portway {})", status.pid, status.version)),
         ("Since", format!("{} ({})", status.since, ago(status.uptime_seconds))),
         ("In sync", in_sync(status)),

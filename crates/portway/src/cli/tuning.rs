@@ -46,21 +46,23 @@ pub(super) struct TuningArgs {
 }
 
 impl TuningArgs {
-    /// What was chosen.
-    pub(super) fn tuning(&self, is_in_cluster: bool) -> Tuning {
+    /// What was chosen, here or in a document.
+    pub(super) fn tuning(&self, of_document: Option<Tuning>, is_in_cluster: bool) -> Tuning {
         let usual = if is_in_cluster { Tuning::as_upstream() } else { Tuning::default() };
+        let usual = of_document.unwrap_or(usual);
+        let usual_size = usual.conntrack_max.unwrap_or_default();
         let is_sized = self.conntrack_max_per_core.is_some() || self.conntrack_min.is_some();
         let size = is_sized.then(|| ConntrackMax {
-            per_core: self.conntrack_max_per_core.unwrap_or(ConntrackMax::default().per_core),
-            min: self.conntrack_min.unwrap_or(ConntrackMax::default().min),
+            per_core: self.conntrack_max_per_core.unwrap_or(usual_size.per_core),
+            min: self.conntrack_min.unwrap_or(usual_size.min),
         });
         Tuning {
             conntrack_max: size.or(usual.conntrack_max),
             tcp_established: self.conntrack_tcp_timeout_established.or(usual.tcp_established),
             tcp_close_wait: self.conntrack_tcp_timeout_close_wait.or(usual.tcp_close_wait),
-            tcp_be_liberal: self.conntrack_tcp_be_liberal,
-            udp: self.conntrack_udp_timeout,
-            udp_stream: self.conntrack_udp_timeout_stream,
+            tcp_be_liberal: self.conntrack_tcp_be_liberal || usual.tcp_be_liberal,
+            udp: self.conntrack_udp_timeout.or(usual.udp),
+            udp_stream: self.conntrack_udp_timeout_stream.or(usual.udp_stream),
             oom_score_adj: self.oom_score_adj.or(usual.oom_score_adj),
         }
     }
@@ -81,18 +83,18 @@ mod tests {
     #[test]
     fn without_a_cluster_nothing_is_set_that_was_not_asked_for() {
         let none = TuningArgs::default();
-        assert_eq!(none.tuning(false), Tuning::default());
-        assert_eq!(none.tuning(true), Tuning::as_upstream());
+        assert_eq!(none.tuning(None, false), Tuning::default());
+        assert_eq!(none.tuning(None, true), Tuning::as_upstream());
     }
 
     #[test]
     fn one_choice_of_size_has_upstreams_other_one_beside_it() {
         let least = TuningArgs { conntrack_min: Some(7), ..TuningArgs::default() };
-        assert_eq!(least.tuning(false).conntrack_max, Some(ConntrackMax { per_core: 32_768, min: 7 }));
+        assert_eq!(least.tuning(None, false).conntrack_max, Some(ConntrackMax { per_core: 32_768, min: 7 }));
         let off = TuningArgs { conntrack_max_per_core: Some(0), ..TuningArgs::default() };
-        assert_eq!(off.tuning(true).conntrack_max, Some(ConntrackMax { per_core: 0, min: 131_072 }));
+        assert_eq!(off.tuning(None, true).conntrack_max, Some(ConntrackMax { per_core: 0, min: 131_072 }));
         let liberal = TuningArgs { conntrack_tcp_be_liberal: true, ..TuningArgs::default() };
-        assert_eq!(liberal.tuning(false), Tuning { tcp_be_liberal: true, ..Tuning::default() });
+        assert_eq!(liberal.tuning(None, false), Tuning { tcp_be_liberal: true, ..Tuning::default() });
     }
 
     #[test]

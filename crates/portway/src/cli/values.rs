@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use model::NodePortAddress;
 use model::net::{parse_cidr, parse_ip};
 
-use super::suggest::nearest;
+use crate::suggest::nearest;
 
 /// Reads a value with a function whose error is a whole sentence.
 #[derive(Clone, Copy, Debug)]

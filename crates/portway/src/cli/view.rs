@@ -39,7 +39,7 @@ impl View {
 
     /// Reads the files that the options name.
     pub(super) fn read(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
-        let (now, config) = (now(), shared.config()?);
+        let (now, config) = (now(), shared.config(None)?);
         let mut source = Source::open(&shared.sources()?).map_err(|error| Failure::because(&error))?;
         let options = shared.allocation(memory == Memory::DryRun);
         let embedded = Embedded::open(options, now).map_err(|error| refusal(&error))?;

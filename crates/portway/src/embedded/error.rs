@@ -18,7 +18,7 @@ pub enum StoreError {
     },
     /// A range overlaps this host's own network. Trying again helps only when the host changed.
     #[error(
-        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. {}", such_as(flag, *suggestion)
+        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. {}", way_out(flag, remedy.as_deref(), *suggestion)
     )]
     Overlap {
         /// The flag.
@@ -27,6 +27,8 @@ pub enum StoreError {
         range: IpNet,
         /// The address or route.
         what: String,
+        /// The command that takes it away, if it is an address.
+        remedy: Option<String>,
         /// A range that is free here, where we know one.
         suggestion: Option<IpNet>,
     },
@@ -77,9 +79,16 @@ pub enum StoreError {
 }
 
 /// The way out of an overlap.
-fn such_as(flag: &str, suggestion: Option<IpNet>) -> String {
+fn way_out(flag: &str, remedy: Option<&str>, suggestion: Option<IpNet>) -> String {
     let example = suggestion.map(|range| format!(", such as `{flag} {range}`")).unwrap_or_default();
-    format!("Choose a range that this host does not use{example}")
+    let range = format!("a range that this host does not use{example}");
+    match remedy {
+        None => format!("Choose {range}"),
+        Some(command) => format!(
+            "If it was put there by hand for a Service, take it away with `{command}`: portway binds addresses of Services itself. If not, \
+             choose {range}"
+        ),
+    }
 }
 
 impl StoreError {

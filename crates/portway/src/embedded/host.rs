@@ -64,7 +64,7 @@ pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), Store
             |used: &&Used| overlaps(&range, &used.net) && (flag == SERVICE_CIDR || range.contains(&used.net));
         if let Some(clash) = used.iter().find(clashes) {
             let (what, suggestion) = (clash.words.clone(), suggestion(flag, &range, options, &used));
-            return Err(StoreError::Overlap { flag, range, what, suggestion });
+            return Err(StoreError::Overlap { flag, range, what, remedy: clash.remedy.clone(), suggestion });
         }
     }
     Ok(())
@@ -75,18 +75,22 @@ pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), Store
 struct Used {
     net: IpNet,
     words: String,
+    /// What takes it away, where it may be somebody's own attempt at what we do.
+    remedy: Option<String>,
 }
 
 impl Used {
     fn address(address: &Address) -> Self {
         let words = format!("the address {} on {}", address.ip, address.link_name);
-        Self { net: IpNet::from(address.ip), words }
+        let Address { ip, prefix_length, link_name, .. } = address;
+        let remedy = Some(format!("ip address delete {ip}/{prefix_length} dev {link_name}"));
+        Self { net: IpNet::from(address.ip), words, remedy }
     }
 
     fn route(route: &Route) -> Option<Self> {
         let net = IpNet::new(route.destination, route.prefix_length).ok()?.trunc();
         let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-        Some(Self { net, words: format!("the route {net}{via}") })
+        Some(Self { net, words: format!("the route {net}{via}"), remedy: None })
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod claims;
 mod documents;
+mod follower;
 mod parse;
 mod read;
 mod select;
@@ -36,6 +37,7 @@ use thiserror::Error;
 
 use crate::objects::{Change, Origin, Problem};
 use claims::Claims;
+pub(crate) use follower::Follower;
 use parse::{Failure, Language};
 use read::{Refusal, Stamp};
 use select::Selection;
@@ -79,6 +81,14 @@ pub enum SourceError {
     /// The thread that listens is gone; `follow` starts another.
     #[error("the watch over the files has ended: start it again")]
     Ended,
+}
+
+/// The one document of a text, and the keys that stand twice in it: the last one counts. The error has the line.
+pub(crate) fn document(text: &str) -> Result<(serde_json::Value, Vec<String>), String> {
+    parse::parse_one(text).map_err(|failure| match failure.line {
+        0 => failure.reason,
+        line => format!("line {line}: {}", failure.reason),
+    })
 }
 
 /// Files and folders of manifests.

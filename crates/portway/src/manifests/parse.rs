@@ -11,7 +11,7 @@
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error as YamlError, MessageFormatter as _, UserMessageFormatter};
 
 use super::documents::{self, Document};
@@ -64,12 +64,33 @@ pub(super) fn parse(text: &str, language: Language) -> Result<Selection, Failure
     let aliased_max = (ALIASED_EVENTS_MAX / documents.len().max(1)).max(ALIASED_EVENTS_MIN);
     for document in documents {
         let value = match language {
-            Language::Yaml => yaml(document, aliased_max, &mut allowance)?,
+            Language::Yaml => {
+                let options = yaml_options(aliased_max, DuplicateKeyPolicy::Error);
+                yaml(document, options, &mut allowance)?
+            }
             Language::Json => json(document, &mut allowance)?,
         };
         selection.take(document.line, value);
     }
     Ok(selection.finish())
+}
+
+/// The one document of a text in YAML, which may be JSON too, and the keys that stand twice in it.
+pub(super) fn parse_one(text: &str) -> Result<(Value, Vec<String>), Failure> {
+    let mut allowance = Allowance::of_file(text.len()).noting_twice();
+    let mut values = Vec::new();
+    for document in documents::yaml(text) {
+        let options = yaml_options(ALIASED_EVENTS_MAX, DuplicateKeyPolicy::LastWins);
+        values.push((document.line, yaml(document, options, &mut allowance)?));
+    }
+    let mut values = values.into_iter().filter(|(_, value)| !value.is_null());
+    match (values.next(), values.next()) {
+        (None, _) => Err(Failure { line: 0, reason: "is empty".into() }),
+        (Some((_, value)), None) => Ok((value, allowance.into_twice())),
+        (Some(_), Some((line, _))) => {
+            Err(Failure { line, reason: "holds a second document: leave one".into() })
+        }
+    }
 }
 
 fn documents_of(text: &str, language: Language) -> Result<Vec<Document<'_>>, Failure> {
@@ -92,16 +113,19 @@ fn json_failure(line_first: usize, error: &serde_json::Error) -> Failure {
     Failure { line: line_first + error.line().saturating_sub(1), reason: passed_on("JSON", reason) }
 }
 
-fn yaml(document: Document<'_>, aliased_max: usize, allowance: &mut Allowance) -> Result<Value, Failure> {
-    let value = serde_saphyr::with_deserializer_from_str_with_options(
-        document.text,
-        yaml_options(aliased_max),
-        |deserializer| allowance.deserialize(deserializer),
-    );
+fn yaml(
+    document: Document<'_>,
+    options: serde_saphyr::Options,
+    allowance: &mut Allowance,
+) -> Result<Value, Failure> {
+    let value =
+        serde_saphyr::with_deserializer_from_str_with_options(document.text, options, |deserializer| {
+            allowance.deserialize(deserializer)
+        });
     value.map_err(|error| yaml_failure(document, &error).because(allowance.objection()))
 }
 
-fn yaml_options(aliased_max: usize) -> serde_saphyr::Options {
+fn yaml_options(aliased_max: usize, duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
     let bytes_max = usize::try_from(FILE_BYTES_MAX).unwrap_or(usize::MAX);
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -121,6 +145,7 @@ fn yaml_options(aliased_max: usize) -> serde_saphyr::Options {
             max_total_replayed_events: aliased_max,
             max_replay_stack_depth: DEPTH_MAX,
         },
+        duplicate_keys: duplicate_keys,
         emit_comments: false,
         strict_booleans: true,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,

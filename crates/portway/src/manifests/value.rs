@@ -4,7 +4,7 @@
 //! file cannot become a large tree: aliases copy what they name, and each node costs far more than its byte of text.
 //!
 //! A key that stands twice is an error here, for both formats: whichever of the two won, half of the readers of the file
-//! would be surprised.
+//! would be surprised. Where upstream reads the same file and takes the last, that is done and noted.
 
 use std::fmt;
 
@@ -35,6 +35,8 @@ pub(super) struct Allowance {
     nodes: usize,
     bytes: usize,
     objection: Option<&'static str>,
+    /// Keys that stood twice, where that is no error.
+    twice: Option<Vec<String>>,
 }
 
 impl Allowance {
@@ -45,7 +47,18 @@ impl Allowance {
             nodes: (bytes / BYTES_PER_NODE_MIN).saturating_add(NODES_MIN),
             bytes: bytes.saturating_mul(2).saturating_add(ALIASED_BYTES),
             objection: None,
+            twice: None,
         }
+    }
+
+    /// Of a key that stands twice the last one counts, and it is noted.
+    pub(super) fn noting_twice(self) -> Self {
+        Self { twice: Some(Vec::new()), ..self }
+    }
+
+    /// The keys that were noted.
+    pub(super) fn into_twice(self) -> Vec<String> {
+        self.twice.unwrap_or_default()
     }
 
     /// Why building stopped, when it was not the parser that stopped it.
@@ -145,7 +158,10 @@ impl<'de> Visitor<'de> for &mut Allowance {
         while let Some(key) = map.next_key::<String>()? {
             self.spend_text(&key)?;
             if values.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key `{key}` stands twice: remove one")));
+                let Some(twice) = &mut self.twice else {
+                    return Err(A::Error::custom(format_args!("the key `{key}` stands twice: remove one")));
+                };
+                twice.push(key.clone());
             }
             let value = map.next_value_seed(&mut *self)?;
             values.insert(key, value);

@@ -110,7 +110,7 @@ impl Meters {
 
     /// An API server told this.
     pub fn told(&mut self, news: &News, now: Timestamp) {
-        let News::Changed { of, events } = news else { return };
+        let News::Changed { of, events, triggers } = news else { return };
         let changes = match of {
             Watched::Services => &mut self.services,
             Watched::EndpointSlices => &mut self.endpoints,
@@ -120,6 +120,9 @@ impl Meters {
             changes.count();
         }
         self.queued_at = (!events.is_empty()).then_some(now).or(self.queued_at);
+        let room = TRIGGERS_MAX.saturating_sub(self.triggers.len());
+        let since_start = triggers.iter().filter(|(_, at)| *at > self.started);
+        self.triggers.extend(since_start.take(room));
     }
 
     /// Nothing waits to be written: what came changed nothing.
@@ -239,6 +242,23 @@ mod tests {
             (meters.full_syncs.count(), meters.partial_syncs.count(), meters.syncs.count()),
             (1, 1, 2)
         );
+    }
+
+    #[test]
+    fn what_an_api_server_tells_is_timed_too() {
+        let mut meters = Meters::new(at(1000));
+        let told = |triggers| News::Changed {
+            of: Watched::EndpointSlices,
+            events: vec![model::Event::DeleteSlice(model::ServiceName::new("default", "web-1"))],
+            triggers,
+        };
+        meters.told(&told(vec![(Family::V4, at(999)), (Family::V6, at(1010))]), at(1011));
+        meters.told(&told(vec![(Family::V6, at(1011))]), at(1011));
+        meters.synced(&Ok(Synced::default()), false, SECOND, at(1012));
+        assert_eq!((meters.programming.v4.count(), meters.programming.v6.count()), (0, 2));
+        assert!((meters.programming.v6.sum() - 3.0).abs() < 1e-9);
+        meters.synced(&Ok(Synced::default()), true, SECOND, at(1044));
+        assert_eq!(meters.programming.v6.count(), 2, "each is timed once");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! | `upstream` | the metrics of kube-proxy |
 //! | `own` | ours |
 //! | `process` | those that every program has |
+//! | `slis` | the page of checks |
 //!
 //! Absent on purpose: decisions. Nothing here is read by the loop.
 
@@ -25,12 +26,14 @@ mod histogram;
 mod meters;
 mod own;
 mod process;
+mod slis;
 mod text;
 mod upstream;
 
 use model::Family;
 
 pub use meters::{Meters, Probe};
+pub use slis::slis;
 
 use crate::modes::Mode;
 use crate::traffic::Traffic;
@@ -63,6 +66,8 @@ pub struct Gauges {
     pub operations: u64,
     /// When the picture last changed, counted from the start of the process.
     pub changed_at: Option<std::time::Duration>,
+    /// When the API server last said something about the part of the picture of which it has said nothing for longest, counted so.
+    pub heard_at: Option<std::time::Duration>,
 }
 
 /// How many service ports have a policy `Local` and no endpoint here.

@@ -36,10 +36,15 @@ fn tracker(page: &mut Page) {
 
 fn loop_of(page: &mut Page, scrape: &Scrape<'_>) {
     let gauges = scrape.gauges;
-    let age = gauges.changed_at.map(|at| scrape.uptime.saturating_sub(at).as_secs_f64());
+    let since = |at: std::time::Duration| scrape.uptime.saturating_sub(at).as_secs_f64();
+    let (age, heard) = (gauges.changed_at.map(since), gauges.heard_at.map(since));
     let mut gauge = |name: &str, help: &str, value: f64| {
         page.family(name, Kind::Gauge, help).sample(&[], value);
     };
+    if let Some(age) = heard {
+        let help = "How long ago the API server last said something about every part of the picture";
+        gauge("portway_api_server_heard_age_seconds", help, age);
+    }
     gauge(
         "portway_fighting_programs",
         "Programs that change our rules again and again",
@@ -98,9 +103,21 @@ const fn counter(name: &'static str, help: &'static str, of: fn(&Carried) -> u64
 
 /// What is told of a service port.
 const OF_SERVICE_PORTS: [Figure; 8] = [
-    counter("portway_service_bytes_in_total", "Bytes from clients that the relay carried", |c| c.bytes_in),
-    counter("portway_service_bytes_out_total", "Bytes to clients that the relay carried", |c| c.bytes_out),
-    counter("portway_service_connections_total", "Connections that the relay made", |c| c.connections),
+    counter(
+        "portway_service_bytes_in_total",
+        "Bytes from clients that the relay, or the kernel in mode ipvs, carried",
+        |c| c.bytes_in,
+    ),
+    counter(
+        "portway_service_bytes_out_total",
+        "Bytes to clients that the relay, or the kernel in mode ipvs, carried",
+        |c| c.bytes_out,
+    ),
+    counter(
+        "portway_service_connections_total",
+        "Connections that the relay, or the kernel in mode ipvs, made",
+        |c| c.connections,
+    ),
     counter("portway_service_failed_total", "Connections reset because no endpoint answered", |c| c.failed),
     counter("portway_service_failed_dials_total", "Dials that failed", |c| c.failed_dials),
     counter("portway_service_refused_total", "Connections or datagrams turned away at a limit", |c| {
@@ -110,7 +127,7 @@ const OF_SERVICE_PORTS: [Figure; 8] = [
     Figure {
         name: "portway_service_active_connections",
         kind: Kind::Gauge,
-        help: "Connections that the relay carries now",
+        help: "Connections that the relay, or the kernel in mode ipvs, carries now",
         of: |c| c.active,
     },
 ];

@@ -52,6 +52,11 @@ impl Page {
         self.family("portway_metrics_left_out", Kind::Gauge, help).sample(&[], left_out);
         self.text
     }
+
+    /// The text of a page that leaves out nothing.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
 }
 
 /// A family to which samples are added.

@@ -1,7 +1,7 @@
 //! Carries out errands: what is to be done in this kernel beside the rules.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dataplane::{flows, ipvs, nftables, upstream};
 use kernel::conntrack::Netlink;
@@ -12,6 +12,7 @@ use model::Family;
 use model::flows::StaleFlows;
 
 use super::errands::{Done, Errand, Pass};
+use super::open::ipvs_doors;
 use crate::host;
 use crate::modes::Mode;
 
@@ -21,11 +22,16 @@ pub(super) struct Beside {
     mode: Mode,
     program: Option<Variant>,
     conntrack: Option<Netlink>,
+    /// Since when what the IPVS mode left waits for its connections.
+    waits_since: Option<Instant>,
 }
+
+/// How often to look whether connections of the IPVS mode have ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 impl Beside {
     pub(super) fn new(mode: Mode, program: Option<Variant>) -> Self {
-        Self { mode, program, conntrack: None }
+        Self { mode, program, conntrack: None, waits_since: None }
     }
 
     pub(super) fn run(&mut self, errand: &Errand) -> Result<Done, String> {
@@ -58,7 +64,7 @@ impl Beside {
     }
 
     /// Removes the rules of other modes and programs, whose work ours do now. One that fails does not hide the others.
-    fn take_over(&self) -> Result<Done, String> {
+    fn take_over(&mut self) -> Result<Done, String> {
         let mut nft = nft::Netlink::open().map_err(|error| error.to_string())?;
         let mut done = Done::default();
         if self.mode != Mode::Nftables {
@@ -75,13 +81,15 @@ impl Beside {
         let (again, stays): (Vec<_>, Vec<_>) =
             taken.problems.iter().partition(|problem| problem.retry_helps());
         done.removed.extend(taken.removed.iter().map(ToString::to_string));
+        done.again = again.first().map(ToString::to_string);
         if self.mode == Mode::Ipvs {
             done.removed.extend(upstreams_sets()?);
-        } else {
-            done.stays.extend(virtual_servers());
+        } else if has_traces_of_ipvs()
+            && let Err(reason) = self.withdraw(&mut done)
+        {
+            done.again.get_or_insert(reason);
         }
         done.stays.extend(stays.iter().map(ToString::to_string));
-        done.again = again.first().map(ToString::to_string);
         Ok(done)
     }
 }
@@ -92,14 +100,48 @@ fn upstreams_sets() -> Result<Vec<String>, String> {
     removed.map_err(|error| error.to_string())
 }
 
-/// What the IPVS mode, ours or upstream's, left: connections that are open go through it, so it goes when somebody says so.
-fn virtual_servers() -> Option<String> {
+/// Whether there is anything of the IPVS mode, ours or upstream's. Asking a kernel that has none would load modules.
+fn has_traces_of_ipvs() -> bool {
     let is_theirs = |link: &Link| link.name == ipvs::DUMMY && link.is_dummy;
     let has_interface = links().is_ok_and(|links| links.iter().any(is_theirs));
-    let has_records = host::bound().is_some_and(|bound| bound != ipvs::Bound::default());
-    (has_interface || has_records).then(|| {
-        "virtual servers and addresses of the ipvs mode stay, upstream's or ours, because connections that are open go through them: when \
-         these have ended, `portway cleanup --mode ipvs --force` removes them"
-            .to_owned()
-    })
+    has_interface || host::bound().is_some_and(|bound| bound != ipvs::Bound::default())
+}
+
+impl Beside {
+    /// What our IPVS mode left goes, as connections leave it. Upstream's stays: whoever runs it might go back.
+    fn withdraw(&mut self, done: &mut Done) -> Result<(), String> {
+        let begun = *self.waits_since.get_or_insert_with(Instant::now);
+        let limit = ipvs::Options::default().drain_limit;
+        let mut doors = ipvs_doors().map_err(|error| error.to_string())?;
+        let mut flows = Done::default();
+        let withdrawn = ipvs::withdraw(&mut doors, begun.elapsed() >= limit, &mut |stale| {
+            flows = self.forget(stale)?;
+            Ok(())
+        });
+        let ipvs::Withdrawn { servers, addresses, waiting, connections } =
+            withdrawn.map_err(|error| error.to_string())?;
+        (done.flows, done.passes) = (flows.flows, flows.passes);
+        if servers + addresses > 0 {
+            done.removed
+                .push(format!("{servers} virtual servers and {addresses} addresses of our ipvs mode"));
+        }
+        if waiting > 0 {
+            done.come_back = Some(LOOK_AGAIN);
+            done.stays.push(format!(
+                "virtual servers of the ipvs mode wait for connections that are open ({waiting} for {connections}): they go with the last \
+                 one, or {} minutes after the start",
+                limit.as_secs() / 60
+            ));
+            return Ok(());
+        }
+        self.waits_since = None;
+        let left =
+            ipvs::Traces::read(&mut doors, &ipvs::Options::default()).map_err(|error| error.to_string())?;
+        if !left.is_empty() {
+            done.stays.push(format!(
+                "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force` removes them"
+            ));
+        }
+        Ok(())
+    }
 }

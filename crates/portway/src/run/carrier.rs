@@ -95,6 +95,7 @@ impl Carrier {
         let traffic = relay.counters().into_iter().map(|(id, counters)| Traffic::of(&id, &counters));
         match answer {
             Answer::Picture(snapshot) => snapshot.traffic = traffic.collect(),
+            Answer::Traffic(all) => all.extend(traffic),
             Answer::Status(status) => {
                 let carried: Carried = traffic.map(|traffic| traffic.all).sum();
                 let carried = [carried, Carried::of(&relay.ended())].into_iter().sum();

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use apiserver::Announcement;
 use dataplane::Scope;
 use model::ServicePortId;
 
-use super::announce::Announcement;
 use super::errands::Errand;
 use super::event::Reply;
 use super::handover::Successor;
 use super::status::Status;
 use crate::picture::Snapshot;
+use crate::traffic::Traffic;
 
 /// Something to do.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ pub enum Answer {
     Picture(Box<Snapshot>),
     /// How the loop is doing.
     Status(Box<Status>),
+    /// What was carried.
+    Traffic(Vec<Traffic>),
 }
 
 /// A line of the log.

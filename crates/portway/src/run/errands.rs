@@ -42,6 +42,8 @@ pub struct Done {
     pub stays: Vec<String>,
     /// Why it was not all; trying again helps.
     pub again: Option<String>,
+    /// Nothing is wrong, but there will be more to do after this long.
+    pub come_back: Option<Duration>,
 }
 
 /// A pass through the connection tracker.
@@ -88,6 +90,8 @@ pub(super) struct Errands {
     must_take_over: bool,
     forgetting: BackOff,
     taking_over: BackOff,
+    /// Before this time there is nothing to take over.
+    take_over_from: Duration,
 }
 
 impl Errands {
@@ -100,6 +104,7 @@ impl Errands {
             must_take_over: false,
             forgetting: BackOff::default(),
             taking_over: BackOff::default(),
+            take_over_from: Duration::ZERO,
         }
     }
 
@@ -123,7 +128,7 @@ impl Errands {
     pub(super) fn next(&self) -> Option<(Duration, ErrandKind)> {
         let forget = !(self.changed.before.is_empty() && self.left_behind.is_empty() && self.told.is_empty());
         let forget = forget.then(|| (self.forgetting.at().unwrap_or_default(), ErrandKind::Forget));
-        let take_over = self.must_take_over.then(|| self.taking_over.at().unwrap_or_default());
+        let take_over = self.must_take_over.then(|| self.taking_over.at().unwrap_or(self.take_over_from));
         forget.into_iter().chain(take_over.map(|at| (at, ErrandKind::TakeOver))).min_by_key(|(at, _)| *at)
     }
 
@@ -151,6 +156,14 @@ impl Errands {
                 self.forgetting = BackOff::default();
             }
             ErrandKind::TakeOver => (self.must_take_over, self.taking_over) = (false, BackOff::default()),
+        }
+    }
+
+    /// It is done for now: the rest can be done later.
+    pub(super) fn goes_on(&mut self, kind: ErrandKind, at: Duration) {
+        self.ended(kind);
+        if kind == ErrandKind::TakeOver {
+            (self.must_take_over, self.take_over_from) = (true, at);
         }
     }
 

@@ -12,6 +12,7 @@ use super::effect::Answer;
 use super::errands::{Done, ErrandKind};
 use super::handover::Successor;
 use super::listeners::Listener;
+use super::live::Live;
 use crate::host::HostFacts;
 use crate::objects::{Change, Problem};
 
@@ -31,6 +32,8 @@ pub enum Event {
     Told(News),
     /// These are the addresses of this host now.
     AddressesChanged(HostFacts),
+    /// Links or addresses of this host changed; told where a mode keeps something of its own there.
+    HostTouched,
     /// Somebody else wrote to our tables, or may have.
     Meddled(Meddled),
     /// The glance that was asked for: whether everything was taken away.
@@ -60,6 +63,8 @@ pub enum Event {
         /// What it came to, or why it did not.
         result: Result<Done, String>,
     },
+    /// The operator chose anew what may change while we run.
+    Rechosen(Live),
     /// These of our listeners cannot be opened now, and why; all others are open.
     NotListening(BTreeMap<Listener, String>),
     /// Another portway wants to go on in our place.
@@ -77,6 +82,8 @@ pub enum Question {
     Picture,
     /// How the loop is doing.
     Status,
+    /// What was carried, as far as anybody counts it.
+    Traffic,
 }
 
 /// Where the answer goes.

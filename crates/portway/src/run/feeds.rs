@@ -20,7 +20,8 @@ use super::effect::Answer;
 use super::event::{Event, Question, Reply};
 use super::handover::Door;
 use crate::host::HostFacts;
-use crate::manifests::{Source, SourceError};
+use crate::kubeproxy::Reload;
+use crate::manifests::{Follower, Source, SourceError};
 use crate::serve::Servers;
 use crate::socket::Server;
 
@@ -89,6 +90,19 @@ pub(super) fn server(settings: apiserver::Settings, events: Events) -> io::Resul
     })
 }
 
+/// Tells of a config file. What goes wrong with it is told there, and what was chosen before stays.
+pub(super) fn config(mut reload: Reload, events: Events) -> io::Result<JoinHandle<()>> {
+    start("the config file", &events.clone(), move || {
+        let mut follower = Follower::of(reload.path());
+        loop {
+            follower.wait(PATIENCE);
+            if reload.look().is_some_and(|live| events.send(Event::Rechosen(live)).is_err()) {
+                return;
+            }
+        }
+    })
+}
+
 /// A watch that ended is started anew. Until that works, files are read at the pace of our patience.
 fn listen_again(source: &mut Source, error: &SourceError) {
     tracing::warn!(%error, "files are no longer followed: trying again");
@@ -98,11 +112,13 @@ fn listen_again(source: &mut Source, error: &SourceError) {
     }
 }
 
-/// Tells of addresses that are not those `known`. The watch was opened before `known` was read, so nothing is missed.
+/// Tells of addresses that are not those `known`; and, where the mode `keeps_addresses` of its own, of any change. The watch was opened
+/// before `known` was read, so nothing is missed.
 pub(super) fn addresses(
     mut watch: Watch,
     node_name: String,
     mut known: HostFacts,
+    keeps_addresses: bool,
     events: Events,
 ) -> io::Result<JoinHandle<()>> {
     start("addresses", &events.clone(), move || {
@@ -114,6 +130,9 @@ pub(super) fn addresses(
                     tracing::warn!(%error, "the addresses of this host cannot be followed: reading them again later");
                     thread::sleep(PATIENCE);
                 }
+            }
+            if keeps_addresses && events.send(Event::HostTouched).is_err() {
+                return;
             }
             let now = HostFacts::read(&node_name);
             if now.addresses.is_some() && now != known {

@@ -1,39 +1,76 @@
 //! Opens the HTTP servers of a run, with all that their pages are made of.
 
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::announce::Announcement;
+use serde_json::Value;
+
+use super::announce::{last_word, not_listening};
 use super::carrier::Carrier;
 use super::event::{Event, Question};
+use super::passing::Passing;
 use super::shell::Settings;
 use super::{RunError, feeds};
+use crate::modes::Mode;
 use crate::serve::{self, Board, Remote, Servers, Site};
+use crate::traffic::Traffic;
+
+/// The effective configuration, where `/configz` finds it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown(Arc<Mutex<Value>>);
+
+impl Shown {
+    /// This is in force now.
+    pub(super) fn show(&self, settings: &Settings) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = serve::config(settings);
+    }
+}
 
 /// Listens for HTTP. A port that cannot be had is tried again, unless the operator wants it otherwise.
 pub(super) fn open(
     settings: &Settings,
     board: &Board,
+    shown: &Shown,
     carrier: &Carrier,
     events: &SyncSender<Event>,
 ) -> Result<(Servers, Remote), RunError> {
-    let (servers, remote) = Servers::open(&settings.serve, site(settings, board, carrier, events));
+    shown.show(settings);
+    let (servers, remote) = Servers::open(&settings.serve, site(settings, board, shown, carrier, events));
     if let Some((listener, reason)) = servers.failing().iter().next().filter(|_| settings.serve.hard_fail) {
-        Announcement::not_listening(&settings.config.node_name, listener, reason).log();
+        last_word(&settings.origin, not_listening(&settings.config.node_name, listener, reason));
         return Err(RunError::NotListening { listener: listener.to_string(), reason: reason.clone() });
     }
     Ok((servers, remote))
 }
 
-fn site(settings: &Settings, board: &Board, carrier: &Carrier, events: &SyncSender<Event>) -> Site {
+/// What was carried. Where the kernel counts, the loop must be asked, which holds its doors.
+fn traffic(
+    mode: Mode,
+    carrier: Carrier,
+    events: SyncSender<Event>,
+) -> Box<dyn Fn() -> Option<Vec<Traffic>> + Send + Sync> {
+    if mode != Mode::Ipvs {
+        return Box::new(move || carrier.traffic());
+    }
+    let passing = Passing::new(events);
+    Box::new(move || passing.traffic())
+}
+
+fn site(
+    settings: &Settings,
+    board: &Board,
+    shown: &Shown,
+    carrier: &Carrier,
+    events: &SyncSender<Event>,
+) -> Site {
     let (carrier, events) = (carrier.clone(), events.clone());
     Site {
         board: board.clone(),
         mode: settings.wish.mode,
         started: jiff::Timestamp::now(),
-        config: serve::config(settings),
+        config: Arc::clone(&shown.0),
         flags: settings.flags.clone(),
-        traffic: Box::new(move || carrier.traffic()),
+        traffic: traffic(settings.wish.mode, carrier, events.clone()),
         picture: Arc::new(move || feeds::ask(&events, Question::Picture)),
     }
 }

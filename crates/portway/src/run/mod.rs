@@ -11,7 +11,7 @@
 //!
 //! One value, [`Loop`], owns all state. [`Event`] is everything that can ever happen to it, [`Effect`] everything that it can
 //! ever want. It reads no clock and touches no kernel, so a test drives the very same loop with a clock of its own.
-//! What it has to say to the cluster goes out as an [`Announcement`]; how healthy it is, a server reads from [`HealthFacts`].
+//! What it has to say to the cluster goes out as an [`apiserver::Announcement`]; how healthy it is, a server reads from [`HealthFacts`].
 //! `shell` feeds it and carries out the effects; `feeds` are the threads that wait for the outside.
 //!
 //! Absent on purpose: decisions about packets (the model's) and rules (the dataplane's).
@@ -31,18 +31,19 @@ mod health;
 mod http;
 mod ipvs;
 mod listeners;
+mod live;
 mod localnet;
 mod lock;
 mod log;
 mod open;
 mod origin;
 mod pace;
+mod passing;
 mod shell;
 mod state;
 mod status;
 mod tuning;
 
-pub use announce::{Announcement, Regarding, Tone};
 pub use carrier::RelaySettings;
 pub use drift::{DriftStatus, Repair};
 pub use effect::{Answer, Effect, Line, Work};
@@ -55,9 +56,13 @@ pub use handover::{Arrival, Successor};
 pub use health::{Health, HealthFacts};
 pub use ipvs::IpvsStatus;
 pub use listeners::Listener;
+pub use live::Live;
 pub use localnet::Localnet;
 pub use lock::RunDir;
-pub use open::{Opened, Wish, iptables_options, open, open_ipvs, userspace_options};
+pub use open::{
+    IpvsDoors, LocalhostNodePorts, MASQUERADE_BIT, Opened, Wish, iptables_options, ipvs_doors,
+    ipvs_of_this_machine, open, userspace_options,
+};
 pub use origin::Origin;
 pub use pace::PaceOptions;
 pub use shell::{End, Settings, run};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Dataplane;
 use dataplane::iptables::{self, Iptables};
-use dataplane::ipvs::{self, Ipvs};
+use dataplane::ipvs::{self, Ipvs, Scheduler};
 use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
 use dataplane::relay::Relays;
@@ -16,6 +16,7 @@ use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables as _};
 
 use model::Promises;
 use model::fate::Loopback;
+use serde::{Deserialize, Serialize};
 
 use super::RunError;
 use super::families::{Families, HAS_IPV6, HostKernel, refused};
@@ -40,13 +41,22 @@ pub struct Opened {
     pub(super) program: Option<Variant>,
     /// Its doors.
     doors: Vec<Programs>,
-    /// The interface that it gives addresses of Services.
-    interface: Option<String>,
+    /// What the IPVS mode needs beyond programs.
+    needs: Option<Needs>,
+}
+
+/// What only a write tells of a kernel that has IPVS.
+#[derive(Debug)]
+struct Needs {
+    /// The interface that gets addresses of Services.
+    interface: String,
+    /// How virtual servers choose.
+    scheduler: Scheduler,
 }
 
 impl Opened {
     /// Whether it can write, where only a write tells: a legacy table that nobody has used is not there to be looked into, and the
-    /// module of dummy interfaces may be missing.
+    /// modules of dummy interfaces and of a scheduler may be missing.
     pub(super) fn try_to_write(&mut self) -> Result<(), RunError> {
         for door in self.doors.iter_mut().filter(|door| door.variant() == Variant::Legacy) {
             match door.restore(NOTHING) {
@@ -55,8 +65,7 @@ impl Opened {
                 Ok(()) | Err(_) => {}
             }
         }
-        let tried = self.interface.as_deref().map_or(Ok(()), try_dummy);
-        tried.map_err(|error| RunError::Kernel(error.to_string()))
+        self.needs.as_ref().map_or(Ok(()), Needs::try_all).map_err(RunError::Kernel)
     }
 }
 
@@ -67,49 +76,106 @@ pub struct Wish {
     pub mode: Mode,
     /// The iptables program of modes that use one.
     pub program: Program,
-    /// iptables: node ports answer on 127.0.0.0/8 too, by `route_localnet`.
-    pub localhost_node_ports: bool,
+    /// How node ports answer on this host's loopback addresses.
+    pub localhost_node_ports: LocalhostNodePorts,
+    /// The bit of the packet mark that says: hide the source of this connection.
+    pub masquerade_bit: u8,
     /// What the operator chose for the IPVS mode.
     pub ipvs: ipvs::Options,
 }
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Nftables,
+            program: Program::default(),
+            localhost_node_ports: LocalhostNodePorts::default(),
+            masquerade_bit: MASQUERADE_BIT,
+            ipvs: ipvs::Options::default(),
+        }
+    }
+}
+
+/// How node ports answer on this host's loopback addresses, where `nodePortAddresses` covers them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LocalhostNodePorts {
+    /// On 127.0.0.1 and `::1`: the relay listens there.
+    #[default]
+    Listening,
+    /// On 127.0.0.0/8 by rules of the iptables mode, with `route_localnet`, and on `::1` by listening.
+    ByRules,
+    /// Nowhere.
+    Nowhere,
+}
+
+/// The bit that upstream uses too.
+pub const MASQUERADE_BIT: u8 = 14;
 
 impl Wish {
     /// What it does where Kubernetes leaves the choice.
     pub fn promises(&self) -> Promises {
         let promises = self.mode.promises();
-        if !self.localhost_node_ports {
-            return promises;
+        let loopback_node_ports = match self.localhost_node_ports {
+            LocalhostNodePorts::Listening => promises.loopback_node_ports,
+            LocalhostNodePorts::ByRules => Loopback::Both,
+            LocalhostNodePorts::Nowhere => Loopback::Never,
+        };
+        Promises { loopback_node_ports, ..promises }
+    }
+
+    /// For the nftables dataplane.
+    pub fn nftables_options(&self) -> nftables::Options {
+        nftables::Options { promises: self.mode.promises(), masquerade_mark: self.masquerade_mark() }
+    }
+
+    /// For the iptables dataplane.
+    pub fn iptables_options(&self) -> iptables::Options {
+        iptables::Options {
+            localhost_node_ports: self.localhost_node_ports == LocalhostNodePorts::ByRules,
+            masquerade_mark: self.masquerade_mark(),
+            ..iptables_options(self.mode)
         }
-        Promises { loopback_node_ports: Loopback::Both, ..promises }
+    }
+
+    /// For the IPVS dataplane.
+    pub fn ipvs_options(&self) -> ipvs::Options {
+        ipvs::Options { masquerade_mark: self.masquerade_mark(), ..self.ipvs.clone() }
+    }
+
+    fn masquerade_mark(&self) -> u32 {
+        1_u32.checked_shl(self.masquerade_bit.into()).unwrap_or(1 << MASQUERADE_BIT)
     }
 }
 
 /// Opens a mode, with node ports on localhost beside it. `relay` carries what the mode does not leave to the kernel.
-pub fn open<R: Relays + Clone + 'static>(wish: Wish, relay: R) -> Result<Opened, RunError> {
-    let Wish { mode, program, localhost_node_ports, ipvs } = wish;
-    let opened = match mode {
-        Mode::Nftables => open_nftables(mode)?,
-        Mode::Iptables => open_iptables(mode, program, localhost_node_ports)?,
-        Mode::Userspace => open_userspace(mode, program, relay.clone())?,
-        Mode::Ipvs => open_ipvs(program, ipvs)?,
+pub fn open<R: Relays + Clone + 'static>(wish: &Wish, relay: R) -> Result<Opened, RunError> {
+    let opened = match wish.mode {
+        Mode::Nftables => open_nftables(wish)?,
+        Mode::Iptables => open_iptables(wish)?,
+        Mode::Userspace => open_userspace(wish.mode, wish.program, relay.clone())?,
+        Mode::Ipvs => open_ipvs(wish.program, wish.ipvs_options())?,
     };
-    let families = if localhost_node_ports { vec![model::Family::V6] } else { model::Family::ALL.to_vec() };
-    let default_node_port_addresses = mode.promises().default_node_port_addresses;
+    let families = match wish.localhost_node_ports {
+        LocalhostNodePorts::Listening => model::Family::ALL.to_vec(),
+        LocalhostNodePorts::ByRules => vec![model::Family::V6],
+        LocalhostNodePorts::Nowhere => Vec::new(),
+    };
+    let default_node_port_addresses = wish.mode.promises().default_node_port_addresses;
     let choice = Choice { families, default_node_port_addresses };
     let dataplane = Box::new(Localhost::new(opened.dataplane, relay, choice));
     Ok(Opened { dataplane, ..opened })
 }
 
-fn open_nftables(mode: Mode) -> Result<Opened, RunError> {
+fn open_nftables(wish: &Wish) -> Result<Opened, RunError> {
     let families = Families::probe()?;
     if let Families::OnlyV4 { because } = &families {
         tracing::warn!("this host has no IPv6, so IPv4 alone is served: {because}");
     }
     let kernel = HostKernel::open(&families).map_err(|error| refused(&error))?;
     let monitor = listen_to_others(&kernel);
-    let options = nftables::Options { promises: mode.promises(), ..nftables::Options::default() };
-    let dataplane = Box::new(Nftables::new(kernel, options));
-    Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new(), interface: None })
+    let dataplane = Box::new(Nftables::new(kernel, wish.nftables_options()));
+    Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new(), needs: None })
 }
 
 /// Without it, what others do is found by comparing.
@@ -119,49 +185,68 @@ fn listen_to_others(kernel: &HostKernel) -> Option<Monitor> {
         .ok()
 }
 
-fn open_iptables(mode: Mode, program: Program, localhost_node_ports: bool) -> Result<Opened, RunError> {
-    let (variant, doors) = doors(mode, program)?;
-    if localhost_node_ports {
+fn open_iptables(wish: &Wish) -> Result<Opened, RunError> {
+    let (variant, doors) = doors(wish.mode, wish.program)?;
+    if wish.localhost_node_ports == LocalhostNodePorts::ByRules {
         Localnet::refuse_if_read_only()?;
     }
-    let options = iptables::Options { localhost_node_ports, ..iptables_options(mode) };
-    let dataplane = Box::new(Iptables::new(doors.clone(), options));
-    Ok(Opened {
-        dataplane,
-        monitor: None,
-        glance: Some(GLANCE),
-        program: Some(variant),
-        doors,
-        interface: None,
-    })
+    let dataplane = Box::new(Iptables::new(doors.clone(), wish.iptables_options()));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors, needs: None })
 }
 
 fn open_userspace(mode: Mode, program: Program, relay: impl Relays + 'static) -> Result<Opened, RunError> {
     let (variant, doors) = doors(mode, program)?;
     let dataplane = Box::new(Userspace::new(doors.clone(), relay, userspace_options(mode)));
+    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors, needs: None })
+}
+
+fn open_ipvs(program: Program, options: ipvs::Options) -> Result<Opened, RunError> {
+    let scheduler = options.scheduler.unwrap_or(Scheduler::ROUND_ROBIN);
+    let needs = Some(Needs { interface: options.interface.clone(), scheduler });
+    let (mut dataplane, variant) = ipvs_of_this_machine(program, options)?;
+    let doors = dataplane.programs().map(|door| door.clone()).collect();
     Ok(Opened {
-        dataplane,
+        dataplane: Box::new(dataplane),
         monitor: None,
         glance: Some(GLANCE),
         program: Some(variant),
         doors,
-        interface: None,
+        needs,
     })
 }
 
-/// The IPVS mode, with virtual servers, sets, addresses and settings of this machine.
-pub fn open_ipvs(program: Program, options: ipvs::Options) -> Result<Opened, RunError> {
+/// The IPVS mode, with virtual servers, sets, addresses and settings of this machine; and its program.
+pub fn ipvs_of_this_machine(
+    program: Program,
+    options: ipvs::Options,
+) -> Result<(Ipvs<Programs, IpvsDoors>, Variant), RunError> {
     // First what a kernel may lack: whoever has no IPVS need not install a program before being told.
-    let kernel = ipvs::Kernel {
-        servers: kernel::ipvs::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
-        sets: kernel::ipset::Netlink::open().map_err(|error| RunError::Kernel(error.to_string()))?,
+    let kernel = ipvs_doors().map_err(|error| RunError::Kernel(error.to_string()))?;
+    let (variant, doors) = doors(Mode::Ipvs, program)?;
+    let began = Instant::now();
+    Ok((Ipvs::new(doors, kernel, options, move || began.elapsed()), variant))
+}
+
+/// The doors of the IPVS mode on this machine.
+pub type IpvsDoors =
+    ipvs::Kernel<kernel::ipvs::Netlink, kernel::ipset::Netlink, ThisMachine, kernel::sysctl::ThisMachine>;
+
+/// Opens them.
+pub fn ipvs_doors() -> Result<IpvsDoors, ipvs::Error> {
+    Ok(ipvs::Kernel {
+        servers: kernel::ipvs::Netlink::open()?,
+        sets: kernel::ipset::Netlink::open()?,
         host: ThisMachine,
         settings: kernel::sysctl::ThisMachine,
-    };
-    let (variant, doors) = doors(Mode::Ipvs, program)?;
-    let (began, interface) = (Instant::now(), Some(options.interface.clone()));
-    let dataplane = Box::new(Ipvs::new(doors.clone(), kernel, options, move || began.elapsed()));
-    Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors, interface })
+    })
+}
+
+impl Needs {
+    fn try_all(&self) -> Result<(), String> {
+        let mut servers = kernel::ipvs::Netlink::open().map_err(|error| error.to_string())?;
+        self.scheduler.try_on(&mut servers).map_err(|error| error.to_string())?;
+        try_dummy(&self.interface).map_err(|error| error.to_string())
+    }
 }
 
 /// Only a kernel that makes a dummy has what that takes. One that was not there before is not there after.

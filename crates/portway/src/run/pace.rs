@@ -2,7 +2,7 @@
 //!
 //! A single change is written at once. After that the next sync waits: at least `min_sync_period` from the *end* of the last
 //! one, and longer when syncs are slow, so that a storm of changes is written in batches and syncs take a fifth of the time
-//! at most. After a failure the wait doubles, and the next pass is a full one. And every `sync_period` everything is compared,
+//! at most. After a failure the wait doubles, to `sync_period` at most, and the next pass is a full one. And every `sync_period` everything is compared,
 //! whatever happened; on a huge node, where that takes seconds, less often, so that it takes a twentieth of the time at most.
 //!
 //! Absent on purpose: a clock. Times are durations since the start of the process, and are handed in.
@@ -73,6 +73,11 @@ impl Pace {
         }
     }
 
+    /// The operator chose another pace.
+    pub(super) fn choose(&mut self, options: PaceOptions) {
+        self.options = options;
+    }
+
     /// A sync went well.
     pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was: Due) {
         self.last = Some((now, took));
@@ -106,7 +111,8 @@ impl Pace {
         let Some((ended, took)) = self.last else { return (Duration::ZERO, Due::Full) };
         if let Some(at) = self.back_off.at() {
             let soon = if self.has_news { at.min(ended + BACK_OFF_NEWS) } else { at };
-            return (soon, Due::Full);
+            // As upstream: a failure is tried again within the period at the latest.
+            return (soon.min(ended + self.options.sync_period), Due::Full);
         }
         let rested = ended + self.options.min_sync_period.max((took * REST).min(REST_MAX));
         let (compared, comparing) = self.full.unwrap_or_default();
@@ -200,6 +206,16 @@ mod tests {
         );
         pace.succeeded(ms(40_000), ms(1), Due::Full);
         assert_eq!(pace.next(true, ms(0)), (ms(40_050), Due::Changes));
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_within_the_period() {
+        let options = PaceOptions { sync_period: ms(5000), ..PaceOptions::default() };
+        let mut pace = Pace::new(options);
+        (0..12).for_each(|_| pace.failed(ms(0), ms(1)));
+        assert_eq!(pace.next(true, ms(0)), (ms(5000), Due::Full));
+        pace.choose(PaceOptions { sync_period: ms(2000), ..options });
+        assert_eq!(pace.next(true, ms(0)), (ms(2000), Due::Full), "a new choice counts at once");
     }
 
     #[test]

@@ -9,32 +9,37 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane::{Dataplane, Synced, ipvs};
+use dataplane::{Dataplane, Synced};
 use kernel::host::Watch;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
 use model::time::Timestamp;
 use model::{Config, NodePortAddress};
 
+use super::announce::Crier;
 use super::beside::Beside;
 use super::carrier::{Carrier, RelaySettings};
 use super::effect::{Answer, Effect, Work};
 use super::errands::Errand;
 use super::event::{Event, Now};
 use super::handover::{Arrival, Door, Locks, Successor};
+use super::http::Shown;
 use super::ipvs::IpvsStatus;
+use super::live::Live;
 use super::localnet::Localnet;
 use super::log::log;
-use super::open::{Opened, Wish, open};
+use super::open::{LocalhostNodePorts, Opened, Wish, open};
 use super::origin::{Opening, Origin};
 use super::pace::PaceOptions;
 use super::state::{Loop, Start};
 use super::tuning::Tuning;
 use super::{RunError, families, feeds, http};
 use crate::host::HostFacts;
+use crate::kubeproxy::Reload;
 use crate::modes::Mode;
 use crate::serve::{self, Balancers, Board, Remote, Servers};
 use crate::socket::Server;
+use crate::traffic::Traffic;
 
 /// Events that may wait. A feed that is quicker than the loop waits itself.
 const EVENTS_MAX: usize = 64;
@@ -62,6 +67,8 @@ pub struct Settings {
     pub flags: Vec<(String, String)>,
     /// What to do where another portway is there already.
     pub arrival: Arrival,
+    /// The file whose changes count while we run.
+    pub reload: Option<Reload>,
 }
 
 /// How a run ended.
@@ -81,7 +88,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
     let carrier = Carrier::start(&settings.relay)?;
-    let mut opened = open(settings.wish.clone(), carrier.relay())?;
+    let mut opened = open(&settings.wish, carrier.relay())?;
     opened.try_to_write()?;
     let (source, server_address) = Opening::of(&settings.origin)?;
     let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
@@ -91,9 +98,8 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         tracing::info!("writing with {program}");
     }
     let localnet = Localnet::new(locks.run_dir.path());
-    if !settings.wish.localhost_node_ports
-        && let Some(said) = localnet.close()?
-    {
+    let has_localnet = settings.wish.localhost_node_ports == LocalhostNodePorts::ByRules;
+    if !has_localnet && let Some(said) = localnet.close()? {
         tracing::info!("{said}");
     }
     carrier.adopt(inheritance.sockets);
@@ -117,20 +123,25 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let (sender, events) = sync_channel(EVENTS_MAX);
     let board = Board::new(clock.started);
     board.publish(state.health(), state.gauges());
-    let (servers, remote) = http::open(settings, &board, &carrier, &sender)?;
+    let shown = Shown::default();
+    let (servers, remote) = http::open(settings, &board, &shown, &carrier, &sender)?;
     let server = Server::bind(locks.run_dir.path())?;
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
-    let outside = Outside { termination, source, watch, node_name, host, monitor, server, servers, door };
+    let reload = settings.reload.clone();
+    let outside =
+        Outside { termination, source, watch, node_name, mode, host, monitor, server, servers, door, reload };
     outside.listen(&sender)?;
     let beside = Beside::new(mode, program);
-    let localnet = settings.wish.localhost_node_ports.then_some(localnet);
+    let localnet = has_localnet.then_some(localnet);
     let shell = Shell {
         state,
         dataplane,
         localnet,
-        ipvs: (mode == Mode::Ipvs).then(|| settings.wish.ipvs.clone()),
+        settings: settings.clone(),
+        shown,
         beside,
+        crier: Crier::start(&settings.origin)?,
         carrier: carrier.clone(),
         predecessors: inheritance.lines,
         balancers: settings.wish.promises().default_node_port_addresses,
@@ -179,11 +190,13 @@ struct Outside {
     source: Opening,
     watch: Option<Watch>,
     node_name: String,
+    mode: Mode,
     host: HostFacts,
     monitor: Option<Monitor>,
     server: Server,
     servers: Servers,
     door: Door,
+    reload: Option<Reload>,
 }
 
 impl Outside {
@@ -199,10 +212,14 @@ impl Outside {
                 Opening::Server(settings) => feeds::server(settings, sender.clone())?,
             };
             if let Some(watch) = self.watch {
-                feeds::addresses(watch, self.node_name, self.host, sender.clone())?;
+                let keeps_addresses = self.mode == Mode::Ipvs;
+                feeds::addresses(watch, self.node_name, self.host, keeps_addresses, sender.clone())?;
             }
             if let Some(monitor) = self.monitor {
                 feeds::meddling(monitor, sender.clone())?;
+            }
+            if let Some(reload) = self.reload {
+                feeds::config(reload, sender.clone())?;
             }
             feeds::successors(self.door, sender.clone())?;
             feeds::questions(self.server, sender.clone())?;
@@ -249,9 +266,11 @@ struct Shell {
     dataplane: Box<dyn Dataplane>,
     /// Where node ports on 127.0.0.0/8 are wanted.
     localnet: Option<Localnet>,
-    /// What was chosen, in the IPVS mode.
-    ipvs: Option<ipvs::Options>,
+    /// What was chosen, as it is now.
+    settings: Settings,
+    shown: Shown,
     beside: Beside,
+    crier: Crier,
     carrier: Carrier,
     /// The lines to those in whose place we go on. They serve until these end.
     predecessors: Vec<UnixStream>,
@@ -274,6 +293,7 @@ impl Shell {
         self.tune();
         while let Some(event) = self.wait(events) {
             match &event {
+                Event::Rechosen(live) => self.note(live),
                 Event::FilesChanged { changes, .. } => {
                     self.board.measure(|meters| meters.heard(changes, jiff::Timestamp::now()));
                 }
@@ -288,6 +308,24 @@ impl Shell {
             self.board.publish(self.state.health(), self.state.gauges());
         }
         (Ok(End::Stopped), self.remote)
+    }
+
+    /// Adds to an answer what the kernel has carried, where it counts that.
+    fn tell_what_the_kernel_carried(&mut self, answer: &mut Answer) {
+        let all = match answer {
+            Answer::Picture(snapshot) => &mut snapshot.traffic,
+            Answer::Traffic(all) => all,
+            Answer::Status(_) => return,
+        };
+        all.extend(self.dataplane.carried().iter().flatten().map(Traffic::of_kernel));
+    }
+
+    /// What was chosen anew is told from now on.
+    fn note(&mut self, live: &Live) {
+        self.settings.pace = live.pace;
+        self.settings.config.masquerade_all = live.packets.masquerade_all;
+        self.settings.config.node_port_addresses.clone_from(&live.packets.node_port_addresses);
+        self.shown.show(&self.settings);
     }
 
     /// The next event; a tick when its time has come. `None` when nothing can come any more.
@@ -323,17 +361,21 @@ impl Shell {
                     Effect::WakeAt(at) => self.wake_at = Some(at),
                     Effect::Answer(reply, mut answer) => {
                         self.carrier.tell(&mut answer);
+                        self.tell_what_the_kernel_carried(&mut answer);
                         if let Answer::Status(status) = &mut answer {
-                            status.localhost_node_ports = self.localnet.is_some();
+                            let wish = &self.settings.wish;
+                            status.localhost_node_ports = wish.localhost_node_ports;
+                            status.masquerade_bit = Some(wish.masquerade_bit);
                             let leaving = self.dataplane.leaving();
-                            status.ipvs = self.ipvs.as_ref().map(|options| IpvsStatus::of(options, leaving));
+                            let is_ipvs = wish.mode == Mode::Ipvs;
+                            status.ipvs = is_ipvs.then(|| IpvsStatus::of(&wish.ipvs, leaving));
                         }
                         // Who no longer waits for the answer does not need it.
                         drop(reply.0.send(answer));
                     }
                     Effect::Tell(text) => tell(&text),
                     Effect::Log(line) => log(&line),
-                    Effect::Announce(said) => said.log(),
+                    Effect::Announce(said) => self.crier.say(said),
                     Effect::AnswerBalancers => {
                         self.remote.answer(Balancers::of(self.state.table(), self.balancers));
                     }

@@ -12,6 +12,7 @@ use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
 use super::ipvs::IpvsStatus;
+use super::open::LocalhostNodePorts;
 use crate::metrics::Gauges;
 use crate::traffic::Carried;
 
@@ -27,9 +28,12 @@ pub struct Status {
     pub mode: String,
     /// The iptables program that it writes with.
     pub program: Option<String>,
-    /// Whether node ports answer on 127.0.0.0/8 by its rules.
+    /// How node ports answer on loopback addresses.
     #[serde(default)]
-    pub localhost_node_ports: bool,
+    pub localhost_node_ports: LocalhostNodePorts,
+    /// The bit of the packet mark that hides sources.
+    #[serde(default)]
+    pub masquerade_bit: Option<u8>,
     /// The name of this node.
     pub node: String,
     /// When it started.
@@ -207,7 +211,7 @@ pub(super) struct Figures {
     failures: u64,
     in_a_row: u64,
     last_failure: Option<String>,
-    beside: Beside,
+    pub(super) beside: Beside,
     waits: Vec<String>,
     pub(super) stays: Vec<String>,
     pub(super) refused: BTreeMap<ServicePortId, String>,

@@ -90,6 +90,18 @@ impl Tuning {
         tuned
     }
 
+    /// Writes what is different, without what is of this process alone: for a container that may do more than the one that stays. What
+    /// was written, and what could not be, in words.
+    pub fn prepare(&self) -> (Vec<String>, Vec<String>) {
+        let Tuned { written, mut failed, is_missing } = self.apply_to(&mut sysctl::ThisMachine, cores());
+        if is_missing {
+            failed.push(
+                "the connection tracker is not loaded yet: load the module nf_conntrack first".to_owned(),
+            );
+        }
+        (written, failed)
+    }
+
     fn apply_to(&self, settings: &mut impl Sysctls, cores: u64) -> Tuned {
         let mut tuned = Tuned::default();
         for (name, value) in self.wanted(cores) {

@@ -8,8 +8,9 @@ use model::{Config, DetectLocal};
 use serde_json::{Value, json};
 
 use super::Options;
+use crate::kubeproxy::GoDuration;
 use crate::modes::Mode;
-use crate::run::{PaceOptions, Settings, Tuning};
+use crate::run::{PaceOptions, Settings, Tuning, Wish};
 use crate::socket;
 
 /// The configuration that a run has.
@@ -24,7 +25,7 @@ pub fn config(settings: &Settings) -> Value {
         "conntrack": conntrack(tuning),
         "oomScoreAdj": tuning.oom_score_adj,
     });
-    let parts = [addresses(serve), local(config), of_mode(wish.mode, config, *pace)];
+    let parts = [addresses(serve), local(config), of_mode(wish, config, *pace)];
     for (name, value) in parts.into_iter().flat_map(|part| part.as_object().cloned().unwrap_or_default()) {
         all[name] = value;
     }
@@ -57,11 +58,13 @@ fn local(config: &Config) -> Value {
     })
 }
 
-fn of_mode(mode: Mode, config: &Config, pace: PaceOptions) -> Value {
+fn of_mode(wish: &Wish, config: &Config, pace: PaceOptions) -> Value {
+    let mode = wish.mode;
     let mut of_mode =
         json!({ "syncPeriod": time(pace.sync_period), "minSyncPeriod": time(pace.min_sync_period) });
     if mode != Mode::Ipvs {
         of_mode["masqueradeAll"] = config.masquerade_all.into();
+        of_mode["masqueradeBit"] = wish.masquerade_bit.into();
     }
     // The mode that upstream has no more is shown as the one that it became.
     let name = if mode == Mode::Userspace { Mode::Iptables } else { mode }.name();
@@ -81,38 +84,6 @@ fn conntrack(tuning: &Tuning) -> Value {
     })
 }
 
-/// As Go writes durations: `24h0m0s`, `1m0s`, `30s`, `50ms`.
 fn time(time: Duration) -> String {
-    let (seconds, milliseconds) = (time.as_secs(), time.subsec_millis());
-    let fraction = if milliseconds == 0 {
-        String::new()
-    } else {
-        format!(".{milliseconds:03}").trim_end_matches('0').to_owned()
-    };
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0) if milliseconds > 0 => format!("{milliseconds}ms"),
-        (0, 0, seconds) => format!("{seconds}{fraction}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds}{fraction}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_go_does() {
-        let cases = [
-            (0, "0s"),
-            (50, "50ms"),
-            (1500, "1.5s"),
-            (30_000, "30s"),
-            (60_000, "1m0s"),
-            (86_400_000, "24h0m0s"),
-        ];
-        for (milliseconds, text) in cases {
-            assert_eq!(time(Duration::from_millis(milliseconds)), text);
-        }
-    }
+    GoDuration::from(time).to_string()
 }

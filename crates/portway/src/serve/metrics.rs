@@ -1,6 +1,7 @@
 //! The pages of the metrics port: `/metrics`, and what people look at.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::StatusCode;
@@ -23,8 +24,8 @@ pub struct Site {
     pub mode: Mode,
     /// When the process started.
     pub started: Timestamp,
-    /// The effective configuration, for `/configz`.
-    pub config: Value,
+    /// The effective configuration, for `/configz`. The loop replaces it when the operator chooses anew.
+    pub config: Arc<Mutex<Value>>,
     /// The options with their values, for `/flagz`.
     pub flags: Vec<(String, String)>,
     /// What the relay has carried; `None` when it is busy.
@@ -40,15 +41,26 @@ pub(super) struct MetricsPage {
     /// What was last known of the relay.
     traffic: Mutex<Arc<Vec<Traffic>>>,
     state: state::Turn,
+    /// How often somebody asked for `/healthz` here.
+    pings: AtomicU64,
 }
 
 /// What there is.
-const PATHS: [&str; 8] =
-    ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/proxyMode", "/state", "/statusz"];
+const PATHS: [&str; 9] = [
+    "/configz",
+    "/flagz",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/slis",
+    "/proxyMode",
+    "/state",
+    "/statusz",
+];
 
 impl MetricsPage {
     pub(super) fn new(site: Site) -> Self {
-        Self { site, traffic: Mutex::default(), state: state::Turn::default() }
+        Self { site, traffic: Mutex::default(), state: state::Turn::default(), pings: AtomicU64::new(0) }
     }
 
     fn metrics(&self) -> Answer {
@@ -90,8 +102,19 @@ impl Page for MetricsPage {
         match asked.path {
             "/metrics" => self.metrics(),
             "/proxyMode" => Answer::text(site.mode.name()),
-            "/healthz" | "/healthz/ping" | "/livez" => Answer::text("ok"),
-            "/configz" => Answer::new(StatusCode::OK, JSON, site.config.to_string()),
+            "/metrics/slis" => {
+                let page = metrics::slis(self.pings.load(Ordering::Relaxed));
+                Answer::new(StatusCode::OK, metrics::CONTENT_TYPE, page)
+            }
+            "/healthz" => {
+                self.pings.fetch_add(1, Ordering::Relaxed);
+                Answer::text("ok")
+            }
+            "/healthz/ping" | "/livez" => Answer::text("ok"),
+            "/configz" => {
+                let config = site.config.lock().unwrap_or_else(PoisonError::into_inner);
+                Answer::new(StatusCode::OK, JSON, config.to_string())
+            }
             "/flagz" => Answer::text(zpages::flagz(&site.flags)),
             "/statusz" => Answer::text(zpages::statusz(site.started, site.board.elapsed(), &PATHS)),
             "/state" => self.state(asked.by),

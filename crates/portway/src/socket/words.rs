@@ -26,9 +26,9 @@ pub(super) fn question(line: &str) -> Result<Question, String> {
             env!("CARGO_PKG_VERSION")
         ));
     }
-    let known = [Question::Picture, Question::Status];
+    let known = [Question::Picture, Question::Status, Question::Traffic];
     known.into_iter().find(|question| name(*question) == word).ok_or_else(|| {
-        "this portway can be asked for `picture` and `status`: ask with a portway of its version".to_owned()
+        "this portway can be asked for `picture`, `status` and `traffic`: ask with a portway of its version".to_owned()
     })
 }
 
@@ -37,6 +37,9 @@ pub(crate) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io:
     match answer {
         Ok(Answer::Status(status)) => {
             put(to, &Envelope { portway: VERSION, answer: Some(status), error: None })
+        }
+        Ok(Answer::Traffic(traffic)) => {
+            put(to, &Envelope { portway: VERSION, answer: Some(traffic), error: None })
         }
         Ok(Answer::Picture(picture)) => {
             let answer = Some(wire::Picture::of(picture));
@@ -81,6 +84,7 @@ fn name(question: Question) -> &'static str {
     match question {
         Question::Picture => "picture",
         Question::Status => "status",
+        Question::Traffic => "traffic",
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        for asked in [Question::Picture, Question::Status] {
+        for asked in [Question::Picture, Question::Status, Question::Traffic] {
             assert_eq!(question(&request(asked)), Ok(asked));
         }
     }

@@ -117,3 +117,19 @@ fn each_problem_is_listed_once_and_in_the_order_of_fields() {
     let place_of = |field: &str| lines.iter().position(|line| line.contains(field)).unwrap();
     assert!(place_of("ports[2]") < place_of("ports[10]"), "{out}");
 }
+
+#[test]
+fn an_unknown_ipvs_scheduler_is_refused_by_name_wherever_one_looks() {
+    let place = Place::new();
+    place.write(
+        "web.yaml",
+        "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {portway.io/ipvs-scheduler: lest}}, \
+         spec: {clusterIP: 10.96.0.9, ports: [{port: 80}]}}",
+    );
+    let words = "metadata.annotations[portway.io/ipvs-scheduler] `lest`: no IPVS scheduler has this name; it must be one of rr, wrr, lc,";
+    place.portway("check").ends_with(1).says(&[words, "1 problem: 0 with files, 1 with objects."]);
+    place.portway("describe service web").says(&[words]);
+    let rendered = place.portway("render --mode ipvs").ends_with(0);
+    rendered.says(&["-A -t 10.96.0.9:80 -s rr\n"]);
+    assert!(rendered.err.contains("1 problem with an object: see `portway check`"), "{rendered}");
+}

@@ -36,6 +36,10 @@ impl Place {
         std::fs::write(self.folder.join("manifests").join(name), text).unwrap();
     }
 
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.join("state")
     }

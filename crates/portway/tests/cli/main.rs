@@ -8,4 +8,5 @@ mod documentation;
 mod explain;
 mod get;
 mod harness;
+mod kube_proxy;
 mod usage;

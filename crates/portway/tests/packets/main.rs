@@ -163,6 +163,7 @@ mod needs_vm {
 
         cases! { Ipvs:
             short::root_a_restart_disturbs_nobody
+            counted::root_what_virtual_servers_carried_is_counted
             sores::root_ports_of_the_host_do_not_answer_at_addresses_of_services
             sores::root_a_ping_of_a_service_is_answered_by_the_node
             sores::root_an_address_that_is_the_hosts_too_is_told_and_never_removed

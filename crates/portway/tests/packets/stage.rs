@@ -277,6 +277,35 @@ impl Stage {
         socket::status(&self.run_dir(node)).unwrap()
     }
 
+    /// Does on a node what an init container does, with all privileges; the connection tracker stays as it is.
+    pub(crate) fn init_only(&self, node: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portway"));
+        command.args([
+            "kube-proxy",
+            "--init-only",
+            "--proxy-mode",
+            self.mode().name(),
+            "--hostname-override",
+            node,
+        ]);
+        command.args(["--conntrack-max-per-core=0", "--conntrack-min=0"]);
+        command.args(["--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s"]);
+        let mut process = self.playground.node(node).spawn(command).unwrap();
+        let ended = process.wait(DEADLINE).unwrap();
+        assert!(ended.is_some_and(|status| status.success()), "{}", process.output().join("\n"));
+    }
+
+    /// Somebody on a node looks into legacy tables, which makes them.
+    pub(crate) fn list_legacy_tables(&self, node: &str) {
+        for program in ["iptables-legacy", "ip6tables-legacy"] {
+            for table in ["filter", "nat"] {
+                let mut list = Command::new(program);
+                list.args(["-t", table, "-S"]);
+                self.output(node, list);
+            }
+        }
+    }
+
     /// The process id of the portway of a node.
     pub(crate) fn id(&self, node: &str) -> u32 {
         self.portways[node].id()

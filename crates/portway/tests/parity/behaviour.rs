@@ -241,6 +241,11 @@ const CLUSTER: &[Row] = &[
         "root_while_the_server_is_away_the_rules_stay_and_the_status_tells",
     ),
     better(
+        "a program of `users[].user.exec` that hangs",
+        "ended after 30 s, and named; upstream waits for ever",
+        "a_program_that_hangs_is_killed_and_named",
+    ),
+    better(
         "`/healthz` before the first sync went well, a sync that hangs, a program that fights for our tables",
         "red after 2 × syncPeriod of failures: a node without rules should get no clients; upstream stays green, or does not notice",
         "root_health_and_metrics_tell_of_the_running_portway",
@@ -263,7 +268,7 @@ const CLUSTER: &[Row] = &[
     better(
         "the configuration file changes",
         "what can change without a restart does, and the rest is said; upstream exits",
-        "root_run_writes_the_rules_and_says_when_it_is_in_sync",
+        "root_a_changed_config_map_counts_without_a_restart",
     ),
     better(
         "without a cluster",

@@ -5,6 +5,7 @@
 //! | `promises` | the points in which modes may differ, as `model::Promises` has them |
 //! | `behaviour` | what upstream does, mode by mode: the same, better, or not offered; and what shows it |
 //! | `pages` | metrics, Events and pages |
+//! | `settings` | flags, fields and feature gates |
 //! | `markdown` | tables |
 //!
 //! A row that claims something names the scenario or test that shows it, and those must exist. `cargo xtask bless` rewrites the page.
@@ -14,6 +15,7 @@ mod behaviour;
 mod markdown;
 mod pages;
 mod promises;
+mod settings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,8 @@ fn root() -> PathBuf {
 }
 
 fn page() -> String {
-    let parts = [HEAD.to_owned(), promises::section(), behaviour::section(), pages::section()];
+    let parts =
+        [HEAD.to_owned(), promises::section(), behaviour::section(), settings::section(), pages::section()];
     format!("{}\n", parts.map(|part| part.trim_end().to_owned()).join("\n\n"))
 }
 

@@ -6,7 +6,11 @@ use std::path::Path;
 use crate::markdown::table;
 
 /// Metrics that upstream has and we do not, with the reason.
-const MISSING_METRICS: [(&str, &str); 7] = [
+const MISSING_METRICS: [(&str, &str); 8] = [
+    (
+        "rest_client_*",
+        "`portway_api_server_heard_age_seconds` and *Trouble* in `portway status` tell how old the picture is, which is what matters",
+    ),
     ("kubeproxy_iptables_ct_state_invalid_dropped_packets_total", "our rules do not use nfacct"),
     ("kubeproxy_iptables_localhost_nodeports_accepted_packets_total", "our rules do not use nfacct"),
     (
@@ -47,12 +51,12 @@ const PAGES: [(&str, &str); 12] = [
     ("`/configz`", "same"),
     ("`/healthz` on the metrics port", "same"),
     ("`/statusz`, `/flagz`", "text; upstream: also JSON, YAML, CBOR"),
-    ("`/metrics/slis`", "see the metrics above"),
+    ("`/metrics/slis`", "same"),
     ("`/state`", "better: the whole picture as JSON; upstream has none"),
     ("`/debug/pprof`, `/debug/flags/v`", "not offered: they are of Go's runtime; use `perf` and `RUST_LOG`"),
     (
         "`--metrics-bind-address \"\"`, `--healthz-bind-address \"\"`",
-        "better: off; upstream ignores it or fails",
+        "off with `portway run`; as `kube-proxy` it is the default, as upstream, and `--metrics-port=0` and `--healthz-port=0` are off (upstream: the former fails)",
     ),
     (
         "the size of the tracker's hash table",
@@ -83,7 +87,11 @@ pub(crate) fn section() -> String {
     let pages = PAGES.iter().map(|(page, here)| vec![(*page).to_owned(), (*here).to_owned()]);
     let pages = table(&["page", "here"], pages);
     format!(
-        "## Metrics\n\n{metrics}\nOur own begin with `portway_`.\n\n## Events\n\n{events}\n## Pages\n\n{pages}"
+        "## Metrics\n\n{metrics}\nOur own begin with `portway_`. Those of each Service and endpoint are of what the relay carries (userspace mode, and node ports on localhost in every \
+         mode) and, in ipvs mode, of what the kernel counts (endpoints in clusters of up to 200 virtual servers). The rules of nftables and iptables \
+         mode count nothing: a counter in them costs every packet.\n\n## Events\n\n{events}\n\
+         Equal ones are one Event with a series, as upstream's. Of different ones 25 are sent at once, then one every 10 s; while the server is \
+         away 64 wait, and each is tried 8 times: a bad day of a node must not be the API server's.\n\n## Pages\n\n{pages}"
     )
 }
 

@@ -13,7 +13,7 @@ struct Point {
     upstream: &'static str,
 }
 
-const POINTS: [Point; 10] = [
+const POINTS: [Point; 11] = [
     Point {
         name: "a port that the Service of a cluster IP does not have",
         of: |promises| refusal(promises.undefined_port_of_cluster_ip),
@@ -51,6 +51,11 @@ const POINTS: [Point; 10] = [
             Loopback::Both => "127.0.0.0/8 and `::1`",
         },
         upstream: "iptables: IPv4, with `route_localnet`; nftables: TCP, behind an alpha gate; ipvs: never",
+    },
+    Point {
+        name: "node ports on link-local addresses of IPv6",
+        of: |promises| if promises.link_local_node_ports { "answered" } else { "left alone" },
+        upstream: "the same in each mode",
     },
     Point {
         name: "an endpoint of another node that is sent to itself through this node",

@@ -1,7 +1,8 @@
 //! The ipvs mode as people run it, on a kernel that has IPVS: written, restarted, repaired, cleaned up. Most kernels of build machines
-//! have no IPVS, so this is the VM's; `needs_vm/upstream.rs` has what upstream's left behind.
+//! have no IPVS, so this is the VM's; `needs_vm/upstream.rs` has what upstream's left behind, `needs_vm/leaving.rs` what becomes of ours.
 
 mod drain;
+mod leaving;
 mod tuning;
 mod upstream;
 
@@ -231,19 +232,4 @@ fn root_ipvs_on_another_interface_the_hosts_own_address_stays_its_own() {
     let after = Kernel::read(&place);
     assert!(after.is_on(HOST, "eth0") && !after.is_on("10.10.0.1", "eth0"), "{after:#?}");
     assert_eq!((after.servers.len(), after.sets.len()), (0, 0), "{after:#?}");
-}
-
-#[test]
-fn root_ipvs_what_another_mode_leaves_of_it_is_told_and_goes_when_somebody_says_so() {
-    let Some(place) = place() else { return };
-    assert_eq!(start(&place, "").terminate(), Some(0));
-    let running = place.start_with("--mode nftables --service-cidr 10.10.0.0/16");
-    running.wait_for_log("of the ipvs mode stay");
-    assert_eq!(Kernel::read(&place).real("10.10.0.1:8410").len(), 2, "what is open goes on");
-    place.portway("status").says(&["Stays:", "`portway cleanup --mode ipvs --force` removes them"]);
-    place.portway("cleanup --mode ipvs --force").ends_with(0);
-    let after = Kernel::read(&place);
-    assert_eq!((after.servers.len(), after.sets.len()), (0, 0), "{after:#?}");
-    assert!(!place.ip("link").contains("kube-ipvs0"));
-    assert!(place.nft("list table ip kube-proxy").contains("10.10.0.1"), "the mode in force is not touched");
 }

@@ -92,6 +92,28 @@ impl Place {
         Running::new(self.namespace.spawn(command).unwrap())
     }
 
+    /// Starts the program under upstream's name, by a link.
+    pub(crate) fn start_kube_proxy(&self, arguments: &str) -> Running {
+        let mut command = self.kube_proxy(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(self.namespace.spawn(command).unwrap())
+    }
+
+    /// Runs it under that name, to its end.
+    pub(crate) fn finish_kube_proxy(&self, arguments: &str) -> Outcome {
+        self.finish(self.kube_proxy(arguments))
+    }
+
+    fn kube_proxy(&self, arguments: &str) -> Command {
+        let link = self.path("kube-proxy");
+        if !link.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_portway"), &link).unwrap();
+        }
+        let mut command = Command::new(link);
+        command.args(arguments.split_whitespace()).arg("--run-dir=run");
+        self.prepared(command)
+    }
+
     /// Runs portway, which asks the running one.
     pub(crate) fn portway(&self, arguments: &str) -> Outcome {
         self.finish(self.command(arguments))
@@ -130,10 +152,7 @@ impl Place {
 
     /// Runs `nft`, whatever comes of it.
     pub(crate) fn try_nft(&self, arguments: &str) -> Option<String> {
-        let mut command = Command::new("nft");
-        command.args(arguments.split_whitespace());
-        let outcome = self.finish(self.prepared(command));
-        (outcome.code == Some(0)).then_some(outcome.out)
+        self.try_tool("nft", arguments)
     }
 
     /// A number that grows with every change of any table.
@@ -162,6 +181,14 @@ impl Place {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace());
         self.finish(self.prepared(command)).fine()
+    }
+
+    /// The same; nothing where it fails.
+    pub(crate) fn try_tool(&self, program: &str, arguments: &str) -> Option<String> {
+        let mut command = Command::new(program);
+        command.args(arguments.split_whitespace());
+        let outcome = self.finish(self.prepared(command));
+        outcome.has_ended_with(0).then_some(outcome.out)
     }
 
     fn command(&self, arguments: &str) -> Command {

@@ -5,7 +5,7 @@ use dataplane::nftables::Nftables;
 use kernel::nft::{Family, Kernel as _, Operation, Simulated, Transaction};
 use portway::run::{Event, Line, Work};
 
-use crate::sim::{Sim, endpoints, ms, service, sim};
+use crate::sim::{Sim, endpoints, ms, service, sim, sim_glancing};
 
 fn in_sync() -> Sim<Nftables<Simulated>> {
     let mut sim = sim();
@@ -148,4 +148,28 @@ fn a_war_does_not_hold_back_what_is_new_on_our_side() {
     sim.files(vec![endpoints("web", 1, 5)]);
     sim.pass(ms(200));
     assert_eq!(sim.slots(), 5);
+}
+
+#[test]
+fn a_touch_of_the_hosts_links_brings_the_glance_forward_but_at_most_once_a_second() {
+    let mut sim = sim_glancing(ms(5_000));
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(6_000));
+    assert_eq!(sim.glances.len(), 1);
+    sim.pass(ms(2_000));
+    let before = sim.now;
+    sim.is_flushed = true;
+    let syncs = sim.syncs.len();
+    sim.feed(Event::HostTouched);
+    assert_eq!(sim.glances.last(), Some(&before), "at once");
+    sim.pass(ms(10));
+    assert_eq!(sim.syncs.len(), syncs + 1, "all is compared");
+    sim.is_flushed = false;
+    for _ in 0..50 {
+        sim.feed(Event::HostTouched);
+        sim.pass(ms(10));
+    }
+    assert_eq!(sim.glances.len(), 2, "links that come and go all the time cost one look a second");
+    sim.pass(ms(1_000));
+    assert_eq!(sim.glances.len(), 3);
 }

@@ -120,3 +120,21 @@ fn upstreams_rules_go_once_after_ours_are_in_place() {
     assert!(sim.lines.contains(&Line::TookOver("41 chains".to_owned())));
     assert_eq!(sim.status().beside.took_over, ["41 chains"]);
 }
+
+#[test]
+fn what_waits_for_connections_is_looked_at_again_and_told_once() {
+    let mut sim = sim();
+    let waiting = Done { stays: vec!["two wait".to_owned()], come_back: Some(ms(30_000)), ..Done::default() };
+    sim.errand_result = Ok(waiting);
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(95_000));
+    let looks = |sim: &Sim<_>| sim.errands.iter().filter(|(_, errand)| *errand == Errand::TakeOver).count();
+    assert_eq!(looks(&sim), 4);
+    assert_eq!(sim.lines.iter().filter(|line| matches!(line, Line::Stays(_))).count(), 1);
+    assert_eq!(sim.status().beside.stays, ["two wait"]);
+    assert!(sim.status().beside.failing.is_empty(), "nothing is wrong");
+    sim.errand_result = Ok(Done::default());
+    sim.pass(ms(100_000));
+    assert_eq!(looks(&sim), 5);
+    assert!(sim.status().beside.stays.is_empty());
+}

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apiserver::{Regarding, Tone};
 use dataplane::{Dataplane, Meddled, Scope, SyncError, Synced};
 use model::ForwardingTable;
 use portway::objects::{Change, Kind};
-use portway::run::{Effect, Event, Listener, Regarding, Tone};
+use portway::run::{Effect, Event, Listener};
 use serde_json::{Value, json};
 
 use crate::sim::*;

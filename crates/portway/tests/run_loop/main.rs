@@ -7,6 +7,7 @@ mod draining;
 mod drift;
 mod errands;
 mod health;
+mod rechoice;
 mod server;
 mod sim;
 

@@ -29,7 +29,8 @@ fn applied(object: &Value) -> Fact {
 }
 
 fn changed(of: Watched, objects: &[Value]) -> Event {
-    Event::Told(News::Changed { of, events: objects.iter().map(applied).collect() })
+    let events = objects.iter().map(applied).collect();
+    Event::Told(News::Changed { of, events, triggers: Vec::new() })
 }
 
 fn complete(of: Watched) -> Event {
@@ -155,6 +156,25 @@ fn while_the_server_is_away_the_rules_stay_and_the_status_says_how_old_the_pictu
 }
 
 #[test]
+fn a_server_that_answers_and_says_nothing_does_not_make_the_picture_younger() {
+    let mut sim = running();
+    sim.feed(trouble(Watched::Services, "the API server cannot be reached"));
+    for _ in 0..10 {
+        sim.pass(ms(10_000));
+        sim.feed(Event::Told(News::Answered(Watched::Services)));
+        sim.feed(Event::Told(News::Heard(Watched::EndpointSlices)));
+        sim.feed(Event::Told(News::Heard(Watched::Node)));
+    }
+    let server = sim.status().server.unwrap();
+    assert_eq!(server.heard_seconds_ago, Some(105), "nothing was heard of Services since");
+    assert!(server.troubles.is_empty(), "but it answers");
+    let age = sim.state.gauges().heard_at.map(|at| sim.now.saturating_sub(at).as_secs());
+    assert_eq!(age, Some(105), "for metrics, too");
+    sim.feed(Event::Told(News::Heard(Watched::Services)));
+    assert_eq!(sim.status().server.unwrap().heard_seconds_ago, Some(0));
+}
+
+#[test]
 fn an_unusable_object_is_in_the_reports_until_it_is_gone() {
     let mut sim = running();
     let before = sim.status().reports;
@@ -258,7 +278,8 @@ fn a_node_that_is_marked_for_removal_says_so_and_writes_nothing() {
 #[test]
 fn a_node_that_is_deleted_leaves_a_node_that_serves_on_with_the_hosts_addresses() {
     let mut sim = running();
-    sim.feed(Event::Told(News::Changed { of: Watched::Node, events: vec![Fact::DeleteNode("a".into())] }));
+    let events = vec![Fact::DeleteNode("a".into())];
+    sim.feed(Event::Told(News::Changed { of: Watched::Node, events, triggers: Vec::new() }));
     sim.pass(Duration::from_secs(1));
     assert!(!sim.has_exited, "upstream exits");
     assert_eq!(primary(&sim).as_deref(), Some("192.0.2.1"), "those of the host");

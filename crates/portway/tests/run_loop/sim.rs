@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use apiserver::Announcement;
 use dataplane::Dataplane;
 use dataplane::nftables::{Nftables, Options};
 use kernel::nft::{Family, Kernel as _, Listed, Simulated};
@@ -17,8 +18,7 @@ use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
-    Announcement, Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start,
-    Status, Work,
+    Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status, Work,
 };
 use serde_json::{Value, json};
 
@@ -53,7 +53,17 @@ pub(crate) fn sim_on<D: Dataplane>(dataplane: D) -> Sim<D> {
     sim_with(Path::new("/nonexistent/portway-run-loop"), true, dataplane)
 }
 
+/// In a mode that is glanced at.
+pub(crate) fn sim_glancing(every: Duration) -> Sim<Nftables<Simulated>> {
+    let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
+    sim_of(picture, None, Nftables::new(Simulated::default(), Options::default()), Some(every))
+}
+
 pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane: D) -> Sim<D> {
+    sim_of(picture(state_dir, dry_run), None, dataplane, None)
+}
+
+fn picture(state_dir: &Path, dry_run: bool) -> Picture {
     let options = embedded::Options {
         service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
         load_balancer_cidrs: Vec::new(),
@@ -63,16 +73,21 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
     };
     let embedded = Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
     let config = Config { node_name: "a".into(), ..Config::default() };
-    sim_of(Picture::new(config, embedded, None), None, dataplane)
+    Picture::new(config, embedded, None)
 }
 
 /// On a node of a cluster with an API server.
 pub(crate) fn sim_of_server(config: Config) -> Sim<Nftables<Simulated>> {
     let dataplane = Nftables::new(Simulated::default(), Options::default());
-    sim_of(Picture::of_server(config), Some("https://192.0.2.100:6443/".into()), dataplane)
+    sim_of(Picture::of_server(config), Some("https://192.0.2.100:6443/".into()), dataplane, None)
 }
 
-fn sim_of<D: Dataplane>(picture: Picture, server: Option<String>, dataplane: D) -> Sim<D> {
+fn sim_of<D: Dataplane>(
+    picture: Picture,
+    server: Option<String>,
+    dataplane: D,
+    glance: Option<Duration>,
+) -> Sim<D> {
     let start = Start {
         mode: Mode::Nftables,
         program: None,
@@ -81,7 +96,7 @@ fn sim_of<D: Dataplane>(picture: Picture, server: Option<String>, dataplane: D) 
         server,
         host: host("192.0.2.1"),
         pace: PaceOptions::default(),
-        glance: None,
+        glance,
         now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
     };
     Sim {

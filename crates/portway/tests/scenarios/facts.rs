@@ -24,9 +24,12 @@ impl Facts {
             Event::Apply(Fact::ServiceCidr(cidr)) => (3, cidr.name.to_string()),
             Event::DeleteServiceCidr(name) => (3, name.to_string()),
             Event::LocalAddresses(_) => (4, String::new()),
+            Event::Rechosen(_) => (5, String::new()),
         };
         match event {
-            Event::Apply(_) | Event::LocalAddresses(_) => drop(self.facts.insert(key, event.clone())),
+            Event::Apply(_) | Event::LocalAddresses(_) | Event::Rechosen(_) => {
+                drop(self.facts.insert(key, event.clone()));
+            }
             _ => drop(self.facts.remove(&key)),
         }
     }

@@ -52,6 +52,26 @@ fn metrics_show_what_the_loop_and_the_relay_tell() {
 }
 
 #[test]
+fn checks_of_health_are_counted_as_upstream_does() {
+    let place = Place::new();
+    assert_eq!(ask(place.metrics, "/metrics/slis").body, "", "nobody has asked yet");
+    for _ in 0..3 {
+        ask(place.metrics, "/healthz");
+    }
+    let page = ask(place.metrics, "/metrics/slis");
+    assert_eq!(page.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(
+        page.body,
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n\
+         # TYPE kubernetes_healthcheck gauge\n\
+         kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1\n\
+         # HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n\
+         # TYPE kubernetes_healthchecks_total counter\n\
+         kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"healthz\"} 3\n"
+    );
+}
+
+#[test]
 fn state_is_streamed_whole_and_to_one_at_a_time() {
     let place = Place::new();
     let reader = crate::client::connect(place.metrics);

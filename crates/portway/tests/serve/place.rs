@@ -92,7 +92,7 @@ fn site(board: &Board) -> Site {
         board: board.clone(),
         mode: Mode::Nftables,
         started: jiff::Timestamp::UNIX_EPOCH,
-        config: json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }),
+        config: Arc::new(Mutex::new(json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }))),
         flags: vec![("mode".into(), "nftables".into())],
         traffic: Box::new(|| Some(vec![traffic()])),
         picture: Arc::new(|| Some(Answer::Status(Box::new(large_status())))),

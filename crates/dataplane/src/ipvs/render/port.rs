@@ -28,7 +28,7 @@ pub(in crate::ipvs) struct Renderer<'a> {
 pub(in crate::ipvs) struct Rendered {
     pub(in crate::ipvs) items: Vec<Item>,
     /// What is wrong, though it works.
-    pub(in crate::ipvs) warning: Option<String>,
+    pub(in crate::ipvs) warnings: Vec<String>,
     /// Why nothing is written for it.
     pub(in crate::ipvs) refusal: Option<String>,
 }
@@ -37,9 +37,9 @@ impl Renderer<'_> {
     /// One service port.
     pub(in crate::ipvs) fn port(&self, port: &ServicePort, marks: &mut Marks) -> Rendered {
         let asked = port.ipvs_scheduler.as_deref().map(Scheduler::named).transpose();
-        let warning = asked.as_ref().err().map(unknown);
+        let warnings = asked.as_ref().err().map(unknown).into_iter().collect();
         let scheduler = asked.ok().flatten().or(self.options.scheduler);
-        let mut rendered = Rendered { warning, ..Rendered::default() };
+        let mut rendered = Rendered { warnings, ..Rendered::default() };
         for family in self.families {
             let mut of_family =
                 OfFamily { renderer: self, port, scheduler, family: *family, items: Vec::new() };
@@ -47,23 +47,29 @@ impl Renderer<'_> {
                 let refusal = "all numbers for virtual servers by mark are in use: set `externalTrafficPolicy: Cluster`";
                 return Rendered { refusal: Some(refusal.to_owned()), ..rendered };
             }
-            rendered.warning = rendered.warning.or_else(|| of_family.taken_address());
+            rendered.warnings.extend(of_family.taken_addresses());
             rendered.items.append(&mut of_family.items);
         }
         rendered
     }
 
-    /// Where a frontend is dialled. A node port yields to an address that is dialled with its number.
+    /// Where a frontend is dialled. Node ports do not answer at link-local addresses of IPv6, as upstream has it: each link has one, a
+    /// virtual server knows no link, and pods' links come and go. A node port yields to an address that is dialled with its number.
     pub(in crate::ipvs) fn places(&self, frontend: &Frontend) -> Vec<Place> {
         let (protocol, port) = (frontend.protocol(), frontend.port());
         let is_free = |ip: &IpAddr| {
             matches!(frontend, Frontend::Address { .. })
-                || self.table.route(&Frontend::Address { ip: *ip, protocol, port }).is_none()
+                || !is_link_local_of_ipv6(*ip)
+                    && self.table.route(&Frontend::Address { ip: *ip, protocol, port }).is_none()
         };
         let ips = dialled_at(frontend, self.table.node(), self.options.default_node_port_addresses);
         let place = |ip| Place { ip, protocol: number_of(protocol), port };
         ips.into_iter().filter(is_free).map(place).collect()
     }
+}
+
+fn is_link_local_of_ipv6(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 fn unknown(error: &UnknownScheduler) -> String {
@@ -142,20 +148,18 @@ impl OfFamily<'_> {
         self.items.push(Item::Entry(self.family, set, entry));
     }
 
-    /// An address of a Service that this host has itself: nobody takes it away, but all its ports are the host's.
-    fn taken_address(&self) -> Option<String> {
+    /// Addresses of a Service that this host has itself: nobody takes them away, but all their other ports are the host's.
+    fn taken_addresses(&self) -> Vec<String> {
         let node = self.renderer.table.node();
-        let addresses =
-            routes_of(self.port, self.family).into_iter().filter_map(|route| match route.frontend {
-                Frontend::Address { ip, .. } if node.is_own(ip) => Some((ip, route.kind)),
-                _ => None,
-            });
-        let (ip, kind) = addresses.into_iter().next()?;
-        Some(format!(
-            "its {} {ip} is an address of this host, too: it stays where it is, and programs of this host are reached at its \
-             other ports",
-            kind.name()
-        ))
+        let taken = |route: &Route| match route.frontend {
+            Frontend::Address { ip, .. } if node.is_own(ip) => Some(format!(
+                "its {} {ip} is an address of this host, too: it stays where it is, and programs of this host are reached at its \
+                 other ports",
+                route.kind.name()
+            )),
+            _ => None,
+        };
+        routes_of(self.port, self.family).into_iter().filter_map(taken).collect()
     }
 }
 

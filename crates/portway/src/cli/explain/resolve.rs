@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::question::{Destination, Name, ServicePort, Source};
 use super::{ExplainArgs, notes, outside};
 use crate::cli::kube::{self, Port, cluster_ips, pod_ips};
-use crate::cli::suggest::nearest;
 use crate::objects::{Kind, Object};
 use crate::picture::Picture;
+use crate::suggest::nearest;
 
 /// A packet, and how it came to be.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use model::{Action, Delta, ForwardingTable, FrontendKind, ServicePort};
 
+use super::server::Server;
 use super::{Loop, UnderWay};
 use crate::metrics::{Gauges, WithoutLocal};
 
@@ -55,6 +56,7 @@ impl Loop {
             problems: self.tally.reports + self.picture.problems().len(),
             not_listening: self.not_listening.len(),
             changed_at: self.changed_at.map(|at| at.elapsed),
+            heard_at: self.server.as_ref().and_then(Server::heard_at),
             ..self.figures.gauges()
         };
         self.drift.count(gauges)

@@ -29,12 +29,13 @@ use dataplane::Meddled;
 use kernel::xtables::Variant;
 use model::{Delta, Family, ForwardingTable};
 
-use super::announce::Announcement;
+use super::announce;
 use super::drift::Drift;
 use super::effect::{Effect, Line};
 use super::errands::Errands;
 use super::event::{Event, Now};
 use super::listeners::Listener;
+use super::live::Live;
 use super::pace::{BackOff, Due, Pace, PaceOptions};
 use super::status::Figures;
 use crate::host::HostFacts;
@@ -67,6 +68,8 @@ pub struct Loop {
     drain_at: Option<Duration>,
     /// How often to look for a flush, and when next.
     glance: Option<(Duration, Duration)>,
+    /// When the last glance was.
+    glanced_at: Duration,
     store: BackOff,
     pace: Pace,
     drift: Drift,
@@ -146,6 +149,7 @@ impl Loop {
             settle_at: None,
             drain_at: None,
             glance: start.glance.map(|every| (every, every)),
+            glanced_at: Duration::ZERO,
             store: BackOff::default(),
             pace: Pace::new(start.pace),
             drift: Drift::default(),
@@ -171,7 +175,7 @@ impl Loop {
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         if !std::mem::replace(&mut self.has_greeted, true) {
-            effects.push(Effect::Announce(Announcement::started()));
+            effects.push(Effect::Announce(announce::started()));
         }
         match event {
             Event::FilesChanged { changes, problems, is_complete } => {
@@ -180,6 +184,7 @@ impl Loop {
             }
             Event::Told(news) => self.follow_server(news, now, &mut effects),
             Event::AddressesChanged(host) => self.follow_host(host, now),
+            Event::HostTouched => self.touched(now),
             Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
             Event::Tick => self.retry_store(now, &mut effects),
             Event::Glanced(result) => self.glanced(&result, now),
@@ -187,6 +192,7 @@ impl Loop {
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),
             Event::Ran { errand, result } => self.ran(errand, result, now, &mut effects),
+            Event::Rechosen(live) => self.choose_anew(live, now),
             Event::NotListening(failing) => self.follow_listeners(failing, &mut effects),
             Event::HandOver(successor) => {
                 let process = successor.process;
@@ -199,6 +205,13 @@ impl Loop {
         self.go_on(now, &mut effects);
         self.look_behind(now);
         effects
+    }
+
+    fn choose_anew(&mut self, live: Live, now: Now) {
+        self.pace.choose(live.pace);
+        self.patience = live.pace.sync_period * 2;
+        let delta = self.picture.take([model::Event::Rechosen(live.packets)]);
+        self.remember(delta, now);
     }
 
     fn follow_files(
@@ -270,7 +283,7 @@ impl Loop {
         for (listener, reason) in failing.iter().filter(is_new) {
             let line = Line::NotListening { listener: listener.to_string(), reason: reason.clone() };
             effects.push(Effect::Log(line));
-            effects.push(Effect::Announce(Announcement::not_listening(node, listener, reason)));
+            effects.push(Effect::Announce(announce::not_listening(node, listener, reason)));
         }
         let is_over = |listener: &&Listener| !failing.contains_key(listener) && self.is_wanted(listener);
         let again = self.not_listening.keys().filter(is_over);

@@ -6,13 +6,16 @@ use std::time::Duration;
 use dataplane::{SyncError, Synced};
 use model::{Delta, ServicePortId};
 
-use super::super::announce::Announcement;
+use super::super::announce;
 use super::super::effect::{Effect, Line};
 use super::super::errands::{Done, ErrandKind};
 use super::super::event::Now;
 use super::super::pace::Due;
 use super::super::status::milliseconds;
 use super::{Loop, UnderWay};
+
+/// Between two glances there is at least so much time.
+const GLANCE_REST: Duration = Duration::from_secs(1);
 
 impl Loop {
     pub(super) fn synced(
@@ -71,7 +74,7 @@ impl Loop {
         for (id, reason) in synced.refused.iter().filter(is_new) {
             effects.push(Effect::Log(Line::Refused { service_port: id.to_string(), reason: reason.clone() }));
             let note = format!("port {id} is refused and stays as it was: {reason}");
-            effects.push(Effect::Announce(Announcement::refused(id.service.clone(), note)));
+            effects.push(Effect::Announce(announce::refused(id.service.clone(), note)));
         }
         let is_new = |(id, reason): &(&ServicePortId, &String)| self.figures.warned.get(id) != Some(reason);
         for (id, reason) in synced.warned.iter().filter(is_new) {
@@ -99,9 +102,13 @@ impl Loop {
     }
 
     fn in_sync(&self, synced: &Synced, now: Now) -> String {
+        let refused = match synced.refused.len() {
+            0 => String::new(),
+            count => format!(" ({count} more refused: see `portway status`)"),
+        };
         format!(
-            "portway is in sync: {} service ports, {} operations, {} ms after start",
-            self.table().ports().count(),
+            "portway is in sync: {} service ports{refused}, {} operations, {} ms after start",
+            self.table().ports().count().saturating_sub(synced.refused.len()),
             synced.operations,
             milliseconds(self.figures.elapsed(now))
         )
@@ -139,8 +146,16 @@ impl Loop {
     pub(super) fn glanced(&mut self, result: &Result<bool, SyncError>, now: Now) {
         self.under_way = UnderWay::Nothing;
         self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
+        self.glanced_at = now.elapsed;
         if matches!(result, Ok(true)) {
             self.pace.compare_by(now.elapsed);
+        }
+    }
+
+    /// Links or addresses of this host changed, of which some may be ours: the glance comes earlier, but not all the time.
+    pub(super) fn touched(&mut self, now: Now) {
+        if let Some((_, at)) = &mut self.glance {
+            *at = (*at).min(now.elapsed.max(self.glanced_at + GLANCE_REST));
         }
     }
 
@@ -152,20 +167,30 @@ impl Loop {
         effects: &mut Vec<Effect>,
     ) {
         self.under_way = UnderWay::Nothing;
+        let mut come_back = None;
         let again = match result {
             Ok(done) => {
+                let is_new = |what: &String| !self.figures.beside.stays.contains(what);
+                let stays: Vec<String> = done.stays.iter().filter(|what| is_new(what)).cloned().collect();
                 self.figures.errand_done(errand, &done);
                 let lines = [
                     (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
                     (!done.removed.is_empty()).then(|| Line::TookOver(done.removed.join(", "))),
                 ];
                 effects.extend(lines.into_iter().flatten().map(Effect::Log));
-                effects.extend(done.stays.into_iter().map(|stays| Effect::Log(Line::Stays(stays))));
+                effects.extend(stays.into_iter().map(|stays| Effect::Log(Line::Stays(stays))));
+                come_back = done.come_back;
                 done.again
             }
             Err(reason) => Some(reason),
         };
-        let Some(reason) = again else { return self.errands.ended(errand) };
+        let Some(reason) = again else {
+            match come_back {
+                None => self.errands.ended(errand),
+                Some(wait) => self.errands.goes_on(errand, now.elapsed + wait),
+            }
+            return;
+        };
         let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
         if self.figures.errand_failed(errand, &reason) {
             effects.push(Effect::Log(Line::ErrandFailed { doing: errand.doing(), reason, retry_in }));

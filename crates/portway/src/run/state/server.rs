@@ -14,6 +14,9 @@ use super::super::event::Now;
 use super::super::status::{ServerStatus, ServerTrouble, milliseconds};
 use super::Loop;
 
+/// What the picture is made of. ServiceCIDRs are there on newer servers alone.
+const NEEDED: [Watched; 3] = [Watched::Services, Watched::EndpointSlices, Watched::Node];
+
 /// How it stands with the API server.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -66,11 +69,9 @@ impl Server {
         self.is_complete(Watched::Services) && self.is_complete(Watched::EndpointSlices)
     }
 
-    /// The server said something about this kind. Whether that ends some trouble.
-    fn heard(&mut self, of: Watched, now: Now) -> bool {
-        let standing = self.of(of);
-        standing.heard_at = Some(now.elapsed);
-        standing.trouble.take().is_some()
+    /// The server answers. Whether that ends some trouble.
+    fn answered(&mut self, of: Watched) -> bool {
+        self.of(of).trouble.take().is_some()
     }
 
     /// It does not work. Whether that is news.
@@ -86,17 +87,20 @@ impl Server {
         is_news
     }
 
+    /// When it last said something about the part of the picture of which it has said nothing for longest.
+    pub(super) fn heard_at(&self) -> Option<Duration> {
+        // `None` is the least of all.
+        NEEDED.iter().map(|of| self.kinds.get(of).and_then(|standing| standing.heard_at)).min().flatten()
+    }
+
     /// For people.
     pub(super) fn status(&self, now: Now) -> ServerStatus {
         let ago = |then: Duration| now.elapsed.saturating_sub(then).as_secs();
-        let needed = [Watched::Services, Watched::EndpointSlices, Watched::Node];
-        // The oldest part of the picture says how old it is.
-        let heard = needed.iter().map(|of| self.kinds.get(of).and_then(|standing| standing.heard_at));
         let troubles = self.kinds.iter().filter_map(|(of, standing)| Some((of, standing.trouble.as_ref()?)));
         ServerStatus {
             address: self.address.clone(),
-            heard_seconds_ago: heard.min().flatten().map(ago),
-            incomplete: needed
+            heard_seconds_ago: self.heard_at().map(ago),
+            incomplete: NEEDED
                 .iter()
                 .filter(|of| !self.is_complete(**of))
                 .map(|of| of.plural().to_owned())
@@ -122,7 +126,7 @@ impl Server {
 impl Loop {
     pub(super) fn follow_server(&mut self, news: News, now: Now, effects: &mut Vec<Effect>) {
         match news {
-            News::Changed { of, events } => {
+            News::Changed { of, events, .. } => {
                 let delta = self.picture.take(events);
                 self.remember(delta, now);
                 if of == Watched::Node {
@@ -146,6 +150,7 @@ impl Loop {
                 self.stands(of, |standing| standing.is_absent = true);
                 self.heard_of(of, now, effects);
             }
+            News::Answered(of) => self.answered(of, effects),
             News::Heard(of) => self.heard_of(of, now, effects),
             News::Trouble(trouble) => self.troubled(trouble, now, effects),
         }
@@ -159,7 +164,13 @@ impl Loop {
     }
 
     fn heard_of(&mut self, of: Watched, now: Now, effects: &mut Vec<Effect>) {
-        if self.server.as_mut().is_some_and(|server| server.heard(of, now)) {
+        self.stands(of, |standing| standing.heard_at = Some(now.elapsed));
+        self.answered(of, effects);
+    }
+
+    /// A server that answers may still say nothing: how old the picture is does not change.
+    fn answered(&mut self, of: Watched, effects: &mut Vec<Effect>) {
+        if self.server.as_mut().is_some_and(|server| server.answered(of)) {
             effects.push(Effect::Log(Line::ServerAnswers { of: of.plural() }));
         }
     }

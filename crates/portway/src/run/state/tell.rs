@@ -10,6 +10,7 @@ impl Loop {
         match question {
             Question::Picture => Answer::Picture(Box::new(self.picture.snapshot())),
             Question::Status => Answer::Status(Box::new(self.status(now))),
+            Question::Traffic => Answer::Traffic(Vec::new()),
         }
     }
 

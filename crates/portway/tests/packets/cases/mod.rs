@@ -4,6 +4,7 @@ pub(crate) mod affinity;
 pub(crate) mod balance;
 pub(crate) mod carried;
 pub(crate) mod confined;
+pub(crate) mod counted;
 pub(crate) mod crowd;
 pub(crate) mod detect;
 pub(crate) mod drain;

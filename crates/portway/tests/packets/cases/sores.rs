@@ -13,7 +13,7 @@ use playground::{Family, Ping, ping};
 use portway::modes::Mode;
 use serde_json::json;
 
-use crate::check::Want;
+use crate::check::{Target, Want};
 use crate::manifest::{PORT, Service};
 use crate::stage::{Setting, Stage};
 use crate::talk::PATIENCE;
@@ -79,6 +79,14 @@ pub(crate) fn root_an_address_that_is_the_hosts_too_is_told_and_never_removed(se
         assert!(said.contains(&format!("{ip} is an address of this host, too")), "{ip}: {said}");
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip}");
     }
+    // Node b has taken the address for its own, since the Service has it. With IPv6, node a would speak to node b from this very address,
+    // and hear nothing: the newest address of an interface is the one that the kernel chooses.
+    let shared_at = move |family| SocketAddr::new(own[usize::from(family == Family::V6)], PORT);
+    let target = || Target::new("the shared address", "a", shared_at);
+    stage.check_of(
+        &[Family::V4],
+        &[("outside", target(), Want::masqueraded(&WEB)), ("client-a", target(), Want::masqueraded(&WEB))],
+    );
     stage.delete(&shared);
     for ip in own {
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip} after the Service");

@@ -70,7 +70,7 @@ pub(crate) fn root_switching_from_ipvs_to_iptables_legacy_and_back_disturbs_nobo
 }
 
 /// One node after the other. What is open goes on, whichever mode opened it: a mode that comes after IPVS leaves virtual servers where
-/// they are, and says so. A UDP client that goes on from the same port is answered, too.
+/// they are until their connections have ended. A UDP client that goes on from the same port is answered, too.
 fn there_and_back(setting: &Setting, other: Way) {
     let web = Service::new("web", 1).on(&ALL);
     if !other.is_available() {
@@ -100,7 +100,7 @@ fn there_and_back(setting: &Setting, other: Way) {
     held.iter_mut().for_each(Open::still_talk);
 }
 
-/// A node has the rules of its own way alone. Virtual servers stay when another mode comes.
+/// A node has the rules of its own way alone. Virtual servers stay while they have connections.
 fn rules_are_of(stage: &Stage, node: &str) -> bool {
     let mut found = written(stage, node);
     found.retain(|way| *way != Way::Ipvs || stage.way() == Way::Ipvs);

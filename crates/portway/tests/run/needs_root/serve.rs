@@ -20,7 +20,7 @@ fn with_loopback() -> Option<Place> {
 
 impl Place {
     /// What is answered there; `None` where nobody listens.
-    fn get(&self, at: &str, path: &str) -> Option<String> {
+    pub(super) fn get(&self, at: &str, path: &str) -> Option<String> {
         let at: SocketAddr = at.parse().unwrap();
         self.inside(|| {
             let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).ok()?;
@@ -32,7 +32,7 @@ impl Place {
         })
     }
 
-    fn metric(&self, line: &str) -> Option<f64> {
+    pub(super) fn metric(&self, line: &str) -> Option<f64> {
         let page = self.get("127.0.0.1:10249", "/metrics")?;
         let value = page.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '));
         value?.parse().ok()

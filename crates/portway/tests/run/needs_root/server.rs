@@ -1,7 +1,14 @@
 //! `portway run` with an API server as its source: the real binary, the real kernel, and a server that goes away and comes back.
 
+use std::net::TcpListener;
+use std::time::Duration;
+
 use mockapi::objects::{node, service, slice};
-use mockapi::{Certificates, Fault, MockApi, NODES, Options, Requests, SERVICES, SLICES, User, kubeconfig};
+use mockapi::{
+    Certificates, EVENTS, Fault, MockApi, NODES, Options, Requests, SERVICES, SLICES, User, kubeconfig,
+};
+
+use serde_json::{Value, json};
 
 use super::place;
 use crate::common::{Place, Running};
@@ -140,4 +147,80 @@ fn root_people_can_look_at_the_picture_of_a_cluster() {
 fn root_a_kubeconfig_that_cannot_be_used_is_said_at_once() {
     let Some(place) = place() else { return };
     place.portway("run --kubeconfig nowhere").refused(1, &["`nowhere` of --kubeconfig cannot be used"]);
+}
+
+/// Puts a Service whose port for load balancers somebody else has.
+fn put_unanswerable(place: &Place, server: &MockApi) -> TcpListener {
+    let mut balanced = service("balanced", "10.96.0.90");
+    balanced["spec"]["type"] = json!("LoadBalancer");
+    balanced["spec"]["externalTrafficPolicy"] = json!("Local");
+    balanced["spec"]["healthCheckNodePort"] = json!(32_000);
+    server.put(SERVICES, balanced);
+    place.inside(|| TcpListener::bind("0.0.0.0:32000").unwrap())
+}
+
+#[test]
+fn root_the_cluster_hears_that_portway_started_and_of_a_port_that_cannot_be_had() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    let _taken = put_unanswerable(&place, &server);
+    let running = start(&place, &server);
+    running.wait_for("portway is in sync");
+    place.until("both Events", || server.events().len() == 2);
+    let word = |event: &Value| format!("{} {}", event["reason"], event["regarding"]["kind"]);
+    let said: Vec<String> = server.events().iter().map(word).collect();
+    assert_eq!(said, ["\"Starting\" \"Node\"", "\"FailedToStartServiceHealthcheck\" \"Service\""]);
+}
+
+#[test]
+fn root_who_may_not_write_events_is_told_once_and_works() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    server.forbid("create", EVENTS);
+    let _taken = put_unanswerable(&place, &server);
+    let running = start(&place, &server);
+    running.wait_for("portway is in sync");
+    let tried = || server.seen().iter().filter(|seen| seen.resource == Some(EVENTS)).count();
+    place.until("two Events were tried", || tried() == 2);
+    running.wait_for_log("Events are not sent: the API server does not let us (403)");
+    assert_eq!(running.logged("Events are not sent"), 1);
+    assert!(place.portway("status").has_ended_with(0));
+}
+
+#[test]
+fn root_a_portway_that_ends_because_its_port_is_taken_says_so_to_the_cluster() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    let _taken = place.inside(|| TcpListener::bind("127.0.0.1:10249").unwrap());
+    let path = kubeconfig(&server, &User::Nobody, &place.path("")).unwrap();
+    let words = format!(
+        "run --bind-address-hard-fail --metrics-bind-address 127.0.0.1:10249 --kubeconfig {}",
+        path.display()
+    );
+    place.portway(&words).refused(1, &["127.0.0.1:10249"]);
+    let said: Vec<_> = server.events().iter().map(|event| event["reason"].clone()).collect();
+    assert_eq!(said, ["FailedToStartMetricServer"]);
+}
+
+#[test]
+fn root_the_time_from_a_change_in_the_cluster_to_the_kernel_is_measured() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    let running = start(&place, &server);
+    running.wait_for("portway is in sync");
+    let timed = |what: &str| {
+        place.metric(&format!("kubeproxy_network_programming_duration_seconds_{what}{{ip_family=\"IPv4\"}}"))
+    };
+    let put = |at: jiff::Timestamp, address: &str| {
+        let mut slice = slice("web", &[address]);
+        slice["metadata"]["annotations"] =
+            json!({"endpoints.kubernetes.io/last-change-trigger-time": at.to_string()});
+        server.put(SLICES, slice);
+        place.until("the new endpoint is there", || rules(&place).contains(address));
+    };
+    let now = jiff::Timestamp::now();
+    put(now - Duration::from_secs(3600), "10.244.0.3");
+    put(now, "10.244.0.4");
+    place.until("the second is timed", || timed("count") == Some(1.0));
+    assert!(timed("sum").is_some_and(|sum| sum < 60.0), "the first happened before portway was there");
 }

@@ -86,7 +86,27 @@ fn root_ipvs_takes_over_from_upstream_and_leaves_what_is_neithers() {
     assert!(after.is_on("10.10.0.1", "kube-ipvs0") && !after.is_on("10.10.0.77", "kube-ipvs0"), "{after:#?}");
     assert!(after.is_on(HOST, "eth0"), "{after:#?}");
     let told = status(&place)["beside"]["tookOver"].to_string();
-    for words in ["chains of the iptables or userspace mode", "set KUBE-CLUSTER-IP of upstream's IPVS mode"] {
+    for words in
+        ["chains of the iptables, ipvs or userspace mode", "set KUBE-CLUSTER-IP of upstream's IPVS mode"]
+    {
         assert!(told.contains(words), "no {words} in {told}");
     }
+}
+
+#[test]
+fn root_ipvs_another_mode_tells_of_what_upstream_left_and_it_goes_when_somebody_says_so() {
+    let Some(place) = place() else { return };
+    leave_behind(&place);
+    let running = place.start_with("--mode nftables --service-cidr 10.10.0.0/16");
+    running.wait_for_log("of upstream's ipvs mode");
+    assert_eq!(Kernel::read(&place).real("10.10.0.1:8410").len(), 1, "it may come back");
+    place.portway("status").says(&["Stays:", "`portway cleanup --mode ipvs --force` removes them"]);
+    place
+        .portway("cleanup --mode ipvs --force")
+        .ends_with(0)
+        .says(&["Removed 3 virtual servers, 2 addresses"]);
+    let after = Kernel::read(&place);
+    let places: Vec<String> = after.servers.keys().map(ToString::to_string).collect();
+    assert_eq!(places, [format!("TCP {HOST}:22222")], "the stranger's stays");
+    assert_eq!(after.sets.len(), 0, "{after:#?}");
 }

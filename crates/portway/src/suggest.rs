@@ -1,7 +1,7 @@
 //! "Did you mean …?": the nearest of some words.
 
 /// The word nearest to `text`, if one is near enough to have been meant.
-pub(super) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = text.chars().count();
     // Two slips at most, and more of the word right than wrong: a guess that is far off misleads.
     let is_near = |(distance, _): &(usize, &str)| *distance <= 2 && 2 * distance < length;

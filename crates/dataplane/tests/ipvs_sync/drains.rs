@@ -1,0 +1,65 @@
+//! Real servers that wait for their connections to end.
+
+use super::*;
+
+#[test]
+fn a_removed_endpoint_waits_for_its_connections_and_a_returning_one_gets_its_weight_back() {
+    let (mut mode, clock) = fresh();
+    let two = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1", "10.244.0.2"])]);
+    let one = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]);
+    let (what, gone, ids) = (tcp("10.96.0.1:80"), at("10.244.0.2:8080"), [id("a", Protocol::Tcp)]);
+    mode.sync(&two, Scope::Everything).unwrap();
+    assert!(mode.doors().servers.set_connections(&what, gone, 1, 0));
+    assert!(changed(&mut mode, &one, &ids).drain_after.is_some());
+    assert_eq!(weights(&mut mode, &what), [(at("10.244.0.1:8080"), 1), (gone, 0)]);
+    clock.pass(7);
+    assert!(mode.settle().unwrap().drain_after.is_some(), "it has a connection");
+    assert_eq!(mode.leaving(), Some(Leaving { count: 1, longest: Duration::from_secs(7) }));
+    assert_eq!(weights(&mut mode, &what).len(), 2);
+    // It comes back, and goes again.
+    changed(&mut mode, &two, &ids);
+    assert_eq!(weights(&mut mode, &what), [(at("10.244.0.1:8080"), 1), (gone, 1)]);
+    changed(&mut mode, &one, &ids);
+    // Another process finds it, and leaves it in peace.
+    let mut second = again(&mut mode, Options::default(), &clock);
+    assert!(second.sync(&one, Scope::Everything).unwrap().drain_after.is_some());
+    assert_eq!(second.sync(&one, Scope::Everything).unwrap().operations, 0);
+    clock.pass(10);
+    assert!(second.settle().unwrap().drain_after.is_some());
+    second.doors().servers.set_connections(&what, gone, 0, 0);
+    assert_eq!(second.settle().unwrap().drain_after, None);
+    assert_eq!(second.leaving(), None);
+    assert_eq!(weights(&mut second, &what), [(at("10.244.0.1:8080"), 1)]);
+}
+
+#[test]
+fn no_endpoint_waits_longer_than_the_operator_allows() {
+    let (mut mode, clock) = fresh();
+    let what = tcp("10.96.0.1:80");
+    mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1", "10.244.0.2"])]), Scope::Everything)
+        .unwrap();
+    mode.doors().servers.set_connections(&what, at("10.244.0.2:8080"), 1, 1);
+    changed(&mut mode, &of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), &[id("a", Protocol::Tcp)]);
+    clock.pass(Options::default().drain_limit.as_secs());
+    assert_eq!(mode.settle().unwrap().drain_after, None);
+    assert_eq!(weights(&mut mode, &what).len(), 1);
+}
+
+#[test]
+fn endpoints_of_udp_and_of_dh_go_at_once() {
+    for (protocol, scheduler) in [("UDP", "rr"), ("SCTP", "rr"), ("TCP", "dh")] {
+        let (mut mode, _) = fresh();
+        let service = |endpoints: &[&str]| {
+            of(&[annotated(
+                web("a", "10.96.0.1", protocol, endpoints),
+                "portway.io/ipvs-scheduler",
+                scheduler,
+            )])
+        };
+        mode.sync(&service(&["10.244.0.1", "10.244.0.2"]), Scope::Everything).unwrap();
+        let ids = [id("a", Protocol::parse(protocol).unwrap())];
+        assert_eq!(changed(&mut mode, &service(&["10.244.0.1"]), &ids).drain_after, None, "{protocol}");
+        let servers = mode.doors().servers().virtual_servers().unwrap();
+        assert!(servers.iter().all(|one| weights(&mut mode, &one.what).len() == 1), "{protocol}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `kube-proxy`, or `portway kube-proxy`: upstream's command line.
+//!
+//! In: upstream's flags, and its config file. Out: the same run as `portway run` has, with upstream's defaults; or what one of the
+//! flags asks for instead: help, version, a written document, a cleanup, or the privileged part of a start.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dataplane::ipvs;
+
+use super::args::{ColorWhen, LogFormat};
+use super::output::Output;
+use super::run::{server, until_the_end};
+use super::said::{Failure, Said};
+use super::{VERSION, cleanup, logging};
+use crate::kubeproxy::{self, Asked, Before, FLAGS, Flag, Given, Loaded, Purpose, Reload, Which};
+use crate::modes::Mode;
+use crate::run::{Arrival, RelaySettings, Settings, ipvs_doors};
+
+const NAME: &str = "kube-proxy";
+/// What an empty mode means, as upstream.
+const USUAL: Mode = Mode::Iptables;
+const WHICH: Which = Which { usual: USUAL, forced: None };
+
+/// The words after the name, where upstream is called; `None` where it is not.
+pub(super) fn among(arguments: &[OsString]) -> Option<Vec<String>> {
+    let is_name = |word: &OsString| Path::new(word).file_name().is_some_and(|name| name == NAME);
+    let skipped = match (arguments.first(), arguments.get(1)) {
+        (Some(program), _) if is_name(program) => 1,
+        (_, Some(word)) if word == NAME => 2,
+        _ => return None,
+    };
+    Some(arguments[skipped..].iter().map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// Runs it.
+pub(super) fn run(words: &[String]) -> ExitCode {
+    let plain = Output::new(ColorWhen::Auto, LogFormat::Text);
+    let given = match Given::parse(words) {
+        Ok(given) => given,
+        Err(error) => return plain.finish(&Err(Failure::usage(error))),
+    };
+    if let Some(text) = told_at_once(&given) {
+        return plain.finish(&Ok(Said { text, ..Said::default() }));
+    }
+    let loaded = match kubeproxy::load(&given, given.text("config").map(Path::new), WHICH) {
+        Ok(loaded) => loaded,
+        Err(error) => return plain.finish(&Err(Failure::refused(error))),
+    };
+    let log = Asked::of(&loaded.document, USUAL).log;
+    let format = if log.is_json { LogFormat::Json } else { LogFormat::Text };
+    let output = Output::new(ColorWhen::Auto, format);
+    logging::start(format, output.colours_errors(), log.level);
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    output.finish(&obey(&given, &loaded, &output))
+}
+
+fn told_at_once(given: &Given) -> Option<String> {
+    if given.is_on("help") {
+        return Some(help());
+    }
+    let is_asked = given.value("version").is_some_and(|how| how == "raw") || given.is_on("version");
+    is_asked.then(|| format!("Portway v{VERSION}\n"))
+}
+
+/// In upstream's order.
+fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure> {
+    if let Some(file) = given.text("write-config-to") {
+        return write(loaded, Path::new(file));
+    }
+    let run_dir = PathBuf::from(given.text("run-dir").unwrap_or("/run/portway"));
+    if given.is_on("cleanup") {
+        return cleanup::everything(&run_dir);
+    }
+    if given.is_on("init-only") {
+        return prepare(loaded);
+    }
+    until_the_end(&settings(given, loaded, run_dir)?, output)
+}
+
+fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
+    let text = loaded.document.to_yaml().map_err(Failure::refused)?;
+    std::fs::write(file, text)
+        .map_err(|error| Failure::refused(format!("`{}` cannot be written: {error}", file.display())))?;
+    // Who has it written to a stream gets the document and nothing else.
+    let is_stream = file.starts_with("/dev") || file.starts_with("/proc");
+    let text =
+        if is_stream { String::new() } else { format!("Wrote configuration to: {}\n", file.display()) };
+    Ok(Said { text, ..Said::default() })
+}
+
+/// What needs more than the right to change the network.
+fn prepare(loaded: &Loaded) -> Result<Said, Failure> {
+    let asked = Asked::of(&loaded.document, USUAL);
+    let (written, failed) = asked.tuning.prepare();
+    if !failed.is_empty() {
+        return Err(Failure::refused(failed.join("; ")));
+    }
+    let mut lines: Vec<String> = written.iter().map(|what| format!("Set {what}.\n")).collect();
+    if asked.wish.mode == Mode::Ipvs {
+        let mut doors = ipvs_doors().map_err(|error| Failure::because(&error))?;
+        let count = ipvs::make_settings(&mut doors, asked.wish.ipvs.strict_arp)
+            .map_err(|error| Failure::because(&error))?;
+        lines.extend((count > 0).then(|| format!("Made {count} settings of IPVS.\n")));
+    }
+    Ok(Said { text: lines.concat() + "All settings that need privileges are made.\n", ..Said::default() })
+}
+
+fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings, Failure> {
+    let asked = Asked::of(&loaded.document, USUAL);
+    let usual = Duration::from_secs(30);
+    Ok(Settings {
+        origin: server(asked.kubeconfig, given.text("master").map(str::to_owned), &asked.config)?,
+        wish: asked.wish,
+        relay: RelaySettings { ports: asked.ports, udp_timeout: usual, drain_timeout: usual },
+        config: asked.config,
+        run_dir,
+        pace: asked.pace,
+        serve: asked.serve,
+        tuning: asked.tuning,
+        flags: given.shown(),
+        arrival: arrival(given),
+        reload: given.text("config").map(|file| {
+            Reload::new(loaded, Path::new(file), given, Before::default(), WHICH, logging::set_level)
+        }),
+    })
+}
+
+fn arrival(given: &Given) -> Arrival {
+    match (given.is_on("take-over"), given.is_on("stand-by")) {
+        (true, _) => Arrival::TakeOver,
+        (false, true) => {
+            Arrival::StandBy { for_process: given.value("successor").and_then(|text| text.parse().ok()) }
+        }
+        (false, false) => Arrival::Refuse,
+    }
+}
+
+const ABOUT: &str = "\
+Makes the virtual addresses of Kubernetes Services work on this node, with upstream kube-proxy's flags and config file.
+`portway --help` shows what else this program can do.
+
+Usage: kube-proxy [flags]
+
+Flags:
+";
+
+fn help() -> String {
+    let is_shown = |flag: &&Flag| flag.purpose != Purpose::Obsolete && !flag.standing().1.is_empty();
+    let lines: Vec<String> = FLAGS.iter().filter(is_shown).map(line).collect();
+    ABOUT.to_owned() + &lines.concat()
+}
+
+fn line(flag: &Flag) -> String {
+    let fields: Vec<&str> = flag.fields().map(|field| field.path).collect();
+    let place = if fields.is_empty() { String::new() } else { format!(" [{}]", fields.join(", ")) };
+    let name = if flag.name == "v" { "-v, --v".to_owned() } else { format!("--{}", flag.name) };
+    format!("  {name:<38} {}{place}\n", flag.standing().1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn among_words(line: &[&str]) -> Option<Vec<String>> {
+        among(&line.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn upstream_is_called_by_its_name_or_as_a_command() {
+        let words = Some(vec!["--v=1".to_owned()]);
+        assert_eq!(among_words(&["/usr/local/bin/kube-proxy", "--v=1"]), words);
+        assert_eq!(among_words(&["portway", "kube-proxy", "--v=1"]), words);
+        assert_eq!(among_words(&["portway", "run", "kube-proxy"]), None);
+        assert_eq!(among_words(&["portway"]), None);
+    }
+
+    #[test]
+    fn help_has_every_flag_of_today() {
+        let text = help();
+        for flag in FLAGS.iter().filter(|flag| flag.purpose != Purpose::Obsolete && flag.name != "successor")
+        {
+            assert!(text.contains(&format!("--{} ", flag.name)), "--{}", flag.name);
+        }
+    }
+}

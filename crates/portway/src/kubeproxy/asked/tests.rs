@@ -1,0 +1,231 @@
+//! Each group of a document, and what a run makes of it: one row for each field that acts.
+
+use std::fmt::Debug;
+
+use super::super::choose;
+use super::super::fields::{FIELDS, Status};
+use super::super::line::Given;
+use super::*;
+
+fn asked(yaml: &str) -> Asked {
+    let head =
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhostnameOverride: a\n";
+    let text = format!("{head}{yaml}\n");
+    Asked::of(&choose(&Given::default(), Some(&text)).expect(yaml).document, Mode::Iptables)
+}
+
+fn shown<T: Debug>(value: T) -> String {
+    format!("{value:?}")
+}
+
+/// A field, a document that sets it, what of a run to look at, and what is seen there.
+type Row = (&'static str, &'static str, fn(&Asked) -> String, &'static str);
+
+const ROWS: &[Row] = &[
+    (
+        "clientConnection.kubeconfig",
+        "clientConnection: {kubeconfig: /k}",
+        |a| shown(&a.kubeconfig),
+        "Some(\"/k\")",
+    ),
+    ("clientConnection.kubeconfig", "mode: ''", |a| shown(&a.kubeconfig), "None"),
+    ("logging.format", "logging: {format: json}", |a| shown(a.log.is_json), "true"),
+    ("logging.verbosity", "logging: {verbosity: 3}", |a| shown(a.log.level), "LevelFilter::INFO"),
+    ("logging.verbosity", "logging: {verbosity: 4}", |a| shown(a.log.level), "LevelFilter::DEBUG"),
+    ("logging.verbosity", "logging: {verbosity: 10}", |a| shown(a.log.level), "LevelFilter::TRACE"),
+    ("hostnameOverride", "mode: ''", |a| a.config.node_name.clone(), "a"),
+    ("bindAddress", "bindAddress: 10.0.0.7", |a| shown(&a.config.node_ips), "[10.0.0.7]"),
+    ("bindAddress", "bindAddress: '::'", |a| shown(&a.config.node_ips), "[]"),
+    ("healthzBindAddress", "healthzBindAddress: 10.0.0.7:5", |a| shown(a.serve.healthz), "Some(10.0.0.7:5)"),
+    ("healthzBindAddress", "bindAddress: '::'", |a| shown(a.serve.healthz), "Some([::]:10256)"),
+    (
+        "metricsBindAddress",
+        "metricsBindAddress: 10.0.0.7",
+        |a| shown(a.serve.metrics),
+        "Some(10.0.0.7:10249)",
+    ),
+    ("bindAddressHardFail", "bindAddressHardFail: true", |a| shown(a.serve.hard_fail), "true"),
+    ("mode", "mode: ''", |a| a.wish.mode.to_string(), "iptables"),
+    ("mode", "mode: nftables", |a| a.wish.mode.to_string(), "nftables"),
+    ("mode", "mode: ipvs", |a| a.wish.mode.to_string(), "ipvs"),
+    ("mode", "mode: userspace", |a| a.wish.mode.to_string(), "userspace"),
+    ("iptables.masqueradeBit", "iptables: {masqueradeBit: 15}", |a| shown(a.wish.masquerade_bit), "15"),
+    (
+        "iptables.masqueradeBit",
+        "mode: nftables\niptables: {masqueradeBit: 15}",
+        |a| shown(a.wish.masquerade_bit),
+        "14",
+    ),
+    ("iptables.masqueradeAll", "iptables: {masqueradeAll: true}", |a| shown(a.config.masquerade_all), "true"),
+    (
+        "iptables.masqueradeAll",
+        "mode: ipvs\niptables: {masqueradeAll: true}",
+        |a| shown(a.config.masquerade_all),
+        "true",
+    ),
+    (
+        "iptables.masqueradeAll",
+        "mode: nftables\niptables: {masqueradeAll: true}",
+        |a| shown(a.config.masquerade_all),
+        "false",
+    ),
+    ("iptables.localhostNodePorts", "mode: ''", |a| shown(a.wish.localhost_node_ports), "Listening"),
+    (
+        "iptables.localhostNodePorts",
+        "iptables: {localhostNodePorts: true}",
+        |a| shown(a.wish.localhost_node_ports),
+        "Listening",
+    ),
+    (
+        "iptables.localhostNodePorts",
+        "iptables: {localhostNodePorts: false}",
+        |a| shown(a.wish.localhost_node_ports),
+        "Nowhere",
+    ),
+    (
+        "iptables.localhostNodePorts",
+        "mode: nftables\niptables: {localhostNodePorts: false}",
+        |a| shown(a.wish.localhost_node_ports),
+        "Listening",
+    ),
+    ("iptables.syncPeriod", "iptables: {syncPeriod: 1m}", |a| shown(a.pace.sync_period), "60s"),
+    (
+        "iptables.syncPeriod",
+        "iptables: {syncPeriod: 1ms, minSyncPeriod: 1ms}",
+        |a| shown(a.pace.sync_period),
+        "1s",
+    ),
+    ("iptables.minSyncPeriod", "iptables: {minSyncPeriod: 2s}", |a| shown(a.pace.min_sync_period), "2s"),
+    ("iptables.minSyncPeriod", "iptables: {minSyncPeriod: 0s}", |a| shown(a.pace.min_sync_period), "50ms"),
+    ("ipvs.syncPeriod", "mode: ipvs\nipvs: {syncPeriod: 1m}", |a| shown(a.pace.sync_period), "60s"),
+    (
+        "ipvs.minSyncPeriod",
+        "mode: ipvs\niptables: {minSyncPeriod: 2s}",
+        |a| shown(a.pace.min_sync_period),
+        "0ns",
+    ),
+    (
+        "ipvs.scheduler",
+        "ipvs: {scheduler: lc}",
+        |a| a.wish.ipvs.scheduler.map(|s| s.to_string()).unwrap_or_default(),
+        "lc",
+    ),
+    ("ipvs.scheduler", "ipvs: {scheduler: ''}", |a| shown(a.wish.ipvs.scheduler.is_none()), "true"),
+    (
+        "ipvs.excludeCIDRs",
+        "ipvs: {excludeCIDRs: [10.0.0.0/8]}",
+        |a| shown(&a.wish.ipvs.excluded),
+        "[10.0.0.0/8]",
+    ),
+    ("ipvs.strictARP", "ipvs: {strictARP: true}", |a| shown(a.wish.ipvs.strict_arp), "true"),
+    ("ipvs.tcpTimeout", "ipvs: {tcpTimeout: 15m}", |a| shown(a.wish.ipvs.timeouts.tcp_s), "900"),
+    ("ipvs.tcpFinTimeout", "ipvs: {tcpFinTimeout: 1500ms}", |a| shown(a.wish.ipvs.timeouts.tcp_fin_s), "2"),
+    ("ipvs.udpTimeout", "ipvs: {udpTimeout: 0s}", |a| shown(a.wish.ipvs.timeouts.udp_s), "0"),
+    (
+        "nftables.masqueradeBit",
+        "mode: nftables\nnftables: {masqueradeBit: 3}",
+        |a| shown(a.wish.masquerade_bit),
+        "3",
+    ),
+    (
+        "nftables.masqueradeAll",
+        "mode: nftables\nnftables: {masqueradeAll: true}",
+        |a| shown(a.config.masquerade_all),
+        "true",
+    ),
+    (
+        "nftables.syncPeriod",
+        "mode: nftables\nnftables: {syncPeriod: 1m}",
+        |a| shown(a.pace.sync_period),
+        "60s",
+    ),
+    (
+        "nftables.minSyncPeriod",
+        "mode: nftables\nnftables: {minSyncPeriod: 1s}",
+        |a| shown(a.pace.min_sync_period),
+        "1s",
+    ),
+    ("detectLocalMode", "detectLocalMode: NodeCIDR", |a| shown(&a.config.detect_local), "NodeCidr"),
+    (
+        "detectLocal.bridgeInterface",
+        "detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: br0}",
+        |a| shown(&a.config.detect_local),
+        "BridgeInterface(\"br0\")",
+    ),
+    (
+        "detectLocal.interfaceNamePrefix",
+        "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}",
+        |a| shown(&a.config.detect_local),
+        "InterfaceNamePrefix(\"veth\")",
+    ),
+    (
+        "clusterCIDR",
+        "clusterCIDR: '10.244.0.0/16,fd00::/48'",
+        |a| shown(&a.config.detect_local),
+        "ClusterCidr([10.244.0.0/16, fd00::/48])",
+    ),
+    (
+        "nodePortAddresses",
+        "nodePortAddresses: [primary, 10.0.0.0/8]",
+        |a| shown(&a.config.node_port_addresses),
+        "[Primary, Within(10.0.0.0/8)]",
+    ),
+    ("oomScoreAdj", "oomScoreAdj: 0", |a| shown(a.tuning.oom_score_adj), "Some(0)"),
+    (
+        "conntrack.maxPerCore",
+        "conntrack: {maxPerCore: 0}",
+        |a| shown(a.tuning.conntrack_max.map(|max| max.per_core)),
+        "Some(0)",
+    ),
+    (
+        "conntrack.min",
+        "conntrack: {min: 7}",
+        |a| shown(a.tuning.conntrack_max),
+        "Some(ConntrackMax { per_core: 32768, min: 7 })",
+    ),
+    (
+        "conntrack.tcpEstablishedTimeout",
+        "conntrack: {tcpEstablishedTimeout: 0s}",
+        |a| shown(a.tuning.tcp_established),
+        "None",
+    ),
+    ("conntrack.tcpCloseWaitTimeout", "conntrack: {}", |a| shown(a.tuning.tcp_close_wait), "Some(3600s)"),
+    ("conntrack.tcpBeLiberal", "conntrack: {tcpBeLiberal: true}", |a| shown(a.tuning.tcp_be_liberal), "true"),
+    ("conntrack.udpTimeout", "conntrack: {udpTimeout: 7s}", |a| shown(a.tuning.udp), "Some(7s)"),
+    (
+        "conntrack.udpStreamTimeout",
+        "conntrack: {udpStreamTimeout: 7s}",
+        |a| shown(a.tuning.udp_stream),
+        "Some(7s)",
+    ),
+    ("portRange", "portRange: 40000-40999", |a| shown(&a.ports), "Some(40000..=40999)"),
+];
+
+#[test]
+fn every_field_that_acts_reaches_the_run() {
+    for (field, yaml, look, expected) in ROWS {
+        assert_eq!(look(&asked(yaml)), *expected, "{field}: {yaml}");
+    }
+}
+
+/// The type, the gates and what is never buffered are not of the run.
+const ELSEWHERE: [&str; 4] = ["apiVersion", "kind", "featureGates", "logging.flushFrequency"];
+
+#[test]
+fn every_field_that_is_offered_has_a_row() {
+    let offered = FIELDS.iter().filter(|field| field.status != Status::NotOffered).map(|field| field.path);
+    for path in offered.filter(|path| !ELSEWHERE.contains(path)) {
+        assert!(ROWS.iter().any(|(field, ..)| *field == path), "no row for {path}");
+    }
+}
+
+#[test]
+fn without_a_name_the_node_is_called_as_the_host_is() {
+    let document = Document::usual();
+    assert_eq!(Asked::of(&document, Mode::Nftables).config.node_name, crate::host::name());
+    assert_eq!(
+        Asked::of(&document, Mode::Nftables).wish.mode,
+        Mode::Nftables,
+        "each command has a mode of its own"
+    );
+}

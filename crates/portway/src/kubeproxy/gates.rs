@@ -1,0 +1,158 @@
+//! Feature gates, known by name: what each means here.
+//!
+//! In: `featureGates` of a document. Out: what is wrong with it, and what is to be told. As upstream, a gate that is locked cannot be
+//! turned. Every Kubernetes program knows the gates of all others, so a name that is none of ours and like none of ours is only told.
+
+use std::collections::BTreeMap;
+
+use crate::suggest::nearest;
+
+/// What a gate does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Its switch is obeyed.
+    Obeyed,
+    /// What it would switch on is always on, and needs no switch.
+    AlwaysOn,
+    /// What it would switch is not here.
+    Nothing,
+}
+
+/// A feature gate of kube-proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether upstream has it on.
+    pub is_on: bool,
+    /// Upstream refuses to turn it.
+    pub is_locked: bool,
+    /// What it does here.
+    pub effect: Effect,
+    /// Why.
+    pub why: &'static str,
+}
+
+const fn gate(name: &'static str, is_on: bool, effect: Effect, why: &'static str) -> Gate {
+    Gate { name, is_on, is_locked: false, effect, why }
+}
+
+const fn locked(name: &'static str, why: &'static str) -> Gate {
+    Gate { name, is_on: true, is_locked: true, effect: Effect::AlwaysOn, why }
+}
+
+/// All that upstream's kube-proxy asks for.
+pub const GATES: &[Gate] = &[
+    gate("AllAlpha", false, Effect::Nothing, "there is no alpha feature to switch"),
+    gate("AllBeta", false, Effect::Nothing, "there is no beta feature to switch"),
+    gate("KubeProxyIPVS", true, Effect::Obeyed, "false refuses mode ipvs, as upstream"),
+    gate(
+        "KubeProxyNFTablesLocalhostNodePorts",
+        false,
+        Effect::AlwaysOn,
+        "node ports on localhost need no gate: nodePortAddresses says where they answer",
+    ),
+    gate("NFTablesNetlink", true, Effect::AlwaysOn, "all is read and written by netlink"),
+    gate(
+        "AllowServiceExternalIPs",
+        true,
+        Effect::Nothing,
+        "--allowed-external-ips of `portway run` is finer",
+    ),
+    locked("PreferSameTrafficDistribution", "hints for nodes are honoured"),
+    locked("MultiCIDRServiceAllocator", "ServiceCIDRs are watched"),
+    locked("NFTablesProxyMode", "mode nftables is there"),
+    gate("ComponentFlagz", true, Effect::AlwaysOn, "/flagz answers"),
+    gate("ComponentStatusz", true, Effect::AlwaysOn, "/statusz answers"),
+    gate("NativeHistograms", true, Effect::Nothing, "histograms are classic ones"),
+    gate("LoggingAlphaOptions", false, Effect::Obeyed, "without it logging.options is refused, as upstream"),
+    gate(
+        "LoggingBetaOptions",
+        true,
+        Effect::Obeyed,
+        "without it vmodule and format json are refused, as upstream",
+    ),
+    gate("ContextualLogging", true, Effect::AlwaysOn, "lines have fields"),
+];
+
+/// Is this gate on, with these choices?
+pub(super) fn is_on(chosen: &BTreeMap<String, bool>, name: &str) -> bool {
+    let usual = || GATES.iter().any(|gate| gate.name == name && gate.is_on);
+    chosen.get(name).copied().unwrap_or_else(usual)
+}
+
+/// What is wrong with these choices.
+pub(super) fn errors(chosen: &BTreeMap<String, bool>) -> Vec<String> {
+    chosen.iter().filter_map(|(name, value)| error(name, *value)).collect()
+}
+
+fn error(name: &str, value: bool) -> Option<String> {
+    match GATES.iter().find(|gate| gate.name == name) {
+        Some(gate) if gate.is_locked && gate.is_on != value => Some(format!(
+            "cannot set feature gate {name} to {value}, feature is locked to {}: {}",
+            gate.is_on, gate.why
+        )),
+        Some(_) => None,
+        None => nearest(name, GATES.iter().map(|gate| gate.name))
+            .map(|near| format!("unrecognized feature gate: {name}: did you mean {near}?")),
+    }
+}
+
+/// What is to be told of choices that have no effect.
+pub(super) fn warnings(chosen: &BTreeMap<String, bool>) -> Vec<String> {
+    chosen.iter().filter_map(|(name, value)| warning(name, *value)).collect()
+}
+
+fn warning(name: &str, value: bool) -> Option<String> {
+    let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
+        return Some(format!("feature gate `{name}` is none of kube-proxy's: nothing here follows it"));
+    };
+    let is_told = match gate.effect {
+        Effect::Obeyed => false,
+        Effect::AlwaysOn => !value,
+        Effect::Nothing => value != gate.is_on,
+    };
+    is_told.then(|| format!("feature gate `{name}` set to {value} changes nothing: {}", gate.why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(name: &str, value: bool) -> BTreeMap<String, bool> {
+        BTreeMap::from([(name.to_owned(), value)])
+    }
+
+    #[test]
+    fn gates_are_known_by_name() {
+        for gate in GATES {
+            assert!(errors(&chosen(gate.name, gate.is_on)).is_empty(), "{}", gate.name);
+        }
+        let locked = errors(&chosen("NFTablesProxyMode", false));
+        assert!(locked[0].contains("locked to true"), "{locked:?}");
+        let slip = errors(&chosen("KubeProxyIPSV", true));
+        assert!(slip[0].ends_with("did you mean KubeProxyIPVS?"), "{slip:?}");
+    }
+
+    #[test]
+    fn a_gate_of_another_program_is_told_and_not_refused() {
+        let others = chosen("SidecarContainers", true);
+        assert!(errors(&others).is_empty());
+        assert!(warnings(&others)[0].contains("`SidecarContainers` is none of kube-proxy's"));
+    }
+
+    #[test]
+    fn a_choice_without_effect_is_told() {
+        for (name, value, is_told) in [
+            ("NFTablesNetlink", true, false),
+            ("NFTablesNetlink", false, true),
+            ("KubeProxyIPVS", false, false),
+            ("AllAlpha", true, true),
+            ("KubeProxyNFTablesLocalhostNodePorts", true, false),
+        ] {
+            assert_eq!(!warnings(&chosen(name, value)).is_empty(), is_told, "{name}={value}");
+        }
+        assert!(is_on(&BTreeMap::new(), "KubeProxyIPVS"));
+        assert!(!is_on(&chosen("KubeProxyIPVS", false), "KubeProxyIPVS"));
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads a document from a file's text.
+//!
+//! In: YAML or JSON. Out: the document with its defaults, and what is to be told; or why it cannot be used.
+//!
+//! As upstream: what is of another kind or of another type is refused; an unknown field, and one that stands twice, would be refused by
+//! a strict reader, and is told and passed over, so that a file of another version works.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::document::{API_VERSION, Document, KIND};
+use super::fields::{FIELDS, Field};
+use super::kind::Kind;
+use crate::manifests;
+use crate::suggest::nearest;
+
+/// A file may have so many bytes. A ConfigMap holds as many.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The document, with all that it does not say.
+    pub(super) document: Document,
+    /// What is wrong with it and does not matter.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The text of a file. The error is a sentence.
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    let refused = |reason: String| format!("the config file `{}` cannot be read: {reason}", path.display());
+    let file = File::open(path).map_err(|error| refused(error.to_string()))?;
+    let mut text = String::new();
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(refused(format!("it has more than {BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// Reads a document. The error is a sentence about the file, without its name.
+pub(super) fn document(text: &str) -> Result<Told, String> {
+    let (mut value, twice) = manifests::document(text)?;
+    check_type(&value)?;
+    let mut warnings: Vec<String> = twice
+        .iter()
+        .map(|key| format!("the field `{key}` stands twice: the last one counts, remove the other"))
+        .collect();
+    strip(&mut value);
+    warnings.extend(unknown("", &value));
+    let wrong: Vec<String> = FIELDS.iter().filter_map(|field| wrong(field, &mut value)).collect();
+    if !wrong.is_empty() {
+        return Err(wrong.join("; "));
+    }
+    let document: Document = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    Ok(Told { document: document.with_defaults(), warnings })
+}
+
+fn check_type(value: &Value) -> Result<(), String> {
+    if !value.is_object() {
+        return Err(format!("it is no map: it must have `kind: {KIND}`"));
+    }
+    for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match value.get(name).and_then(Value::as_str) {
+            Some(said) if said == expected => {}
+            Some(said) => return Err(format!("`{name}: {said}` is not `{expected}`, the only one there is")),
+            None => return Err(format!("`{name}` is missing: add `{name}: {expected}`")),
+        }
+    }
+    Ok(())
+}
+
+/// `null` is nothing, as in Go.
+fn strip(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.retain(|_, value| !value.is_null());
+        map.values_mut().for_each(strip);
+    }
+}
+
+/// Fields that nobody knows, each with the nearest name; they have no effect.
+fn unknown(prefix: &str, value: &Value) -> Vec<String> {
+    let known = names(prefix);
+    let mut warnings = Vec::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        if !known.contains(name.as_str()) {
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "it has no effect".to_owned(),
+            };
+            warnings.push(format!("unknown field `{path}`: {hint}"));
+        } else if Field::at(&path).is_none() {
+            warnings.extend(unknown(&path, value));
+        }
+    }
+    warnings
+}
+
+/// The names that may stand below a place.
+fn names(prefix: &str) -> BTreeSet<&'static str> {
+    let below = |field: &Field| {
+        let rest = if prefix.is_empty() {
+            field.path
+        } else {
+            field.path.strip_prefix(prefix)?.strip_prefix('.')?
+        };
+        Some(rest.split('.').next().unwrap_or(rest))
+    };
+    FIELDS.iter().filter_map(below).collect()
+}
+
+/// What is wrong with the value of a field. A size that is written as a number is the same as a text.
+fn wrong(field: &Field, document: &mut Value) -> Option<String> {
+    let value = field.of(document);
+    if value.is_null() {
+        return misplaced(field, document);
+    }
+    if let Some(objection) = field.kind.objection(value) {
+        return Some(format!("`{}`: {objection}", field.path));
+    }
+    if field.kind == Kind::Quantity && value.is_number() {
+        let text = value.to_string();
+        field.put(document, text.into());
+    }
+    None
+}
+
+/// A place that should be a map and is none; told with the first of its fields.
+fn misplaced(field: &Field, document: &Value) -> Option<String> {
+    let (above, _) = field.path.split_once('.')?;
+    let value = document.get(above).filter(|value| !value.is_object())?;
+    let first = FIELDS.iter().find(|other| other.path.split_once('.').is_some_and(|(of, _)| of == above))?;
+    (first.path == field.path).then(|| format!("`{above}`: `{value}` is not a map"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+    fn read(rest: &str) -> Result<Told, String> {
+        document(&format!("{HEAD}{rest}"))
+    }
+
+    #[test]
+    fn an_unknown_field_is_told_with_the_nearest_name_and_the_rest_counts() {
+        let told = read("iptabels: {}\nmode: nftables\niptables: {syncPeroid: 5s}\nnftables: {x: 1}\n")
+            .expect("lenient");
+        assert_eq!(told.document.mode, "nftables");
+        assert_eq!(
+            told.warnings,
+            [
+                "unknown field `iptabels`: did you mean `iptables`?",
+                "unknown field `iptables.syncPeroid`: did you mean `syncPeriod`?",
+                "unknown field `nftables.x`: it has no effect",
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_field_that_stands_twice_the_last_one_counts() {
+        let told = read("mode: ipvs\nmode: nftables\n").expect("lenient");
+        assert_eq!(told.document.mode, "nftables");
+        assert_eq!(told.warnings, ["the field `mode` stands twice: the last one counts, remove the other"]);
+    }
+
+    #[test]
+    fn another_kind_of_document_and_a_value_of_another_type_are_refused() {
+        for (text, words) in [
+            ("", "is empty"),
+            ("[]", "it is no map"),
+            ("kind: KubeProxyConfiguration", "`apiVersion` is missing"),
+            ("apiVersion: v1\nkind: Service", "`apiVersion: v1` is not `kubeproxy"),
+            ("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: Kubelet", "`kind: Kubelet` is not"),
+            ("mode: [", "line 1"),
+        ] {
+            let error = document(text).expect_err(text);
+            assert!(error.contains(words), "{error}");
+        }
+        for (rest, words) in [
+            ("mode: 1", "`mode`: `1` is not a text"),
+            ("iptables: {syncPeriod: soon}", "`iptables.syncPeriod`: `\"soon\"` is not a time"),
+            ("iptables: 7", "`iptables`: `7` is not a map"),
+            (
+                "oomScoreAdj: high\nbindAddressHardFail: 3",
+                "`bindAddressHardFail`: `3` is not true or false; `oomScoreAdj`",
+            ),
+            ("---\nkind: x", "second document"),
+        ] {
+            let error = read(rest).expect_err(rest);
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn null_and_json_are_read_as_go_does() {
+        let told = read(
+            "iptables: {masqueradeBit: null, minSyncPeriod: 0s}\nnodePortAddresses: null\nlogging: {flushFrequency: 0, options: {text: {infoBufferSize: 0}}}\n",
+        );
+        assert_eq!(told, Ok(Told { document: Document::usual(), warnings: Vec::new() }));
+        let json = format!("{{\"apiVersion\": \"{API_VERSION}\", \"kind\": \"{KIND}\", \"mode\": \"ipvs\"}}");
+        assert_eq!(document(&json).expect("it is YAML too").document.mode, "ipvs");
+    }
+}

@@ -1,0 +1,66 @@
+//! Flags, fields of the document, and feature gates: from the tables that the program itself walks.
+
+use portway::kubeproxy::{Change, Effect, FIELDS, FLAGS, Field, Flag, GATES, Gate, Purpose, Status};
+
+use crate::markdown::table;
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Same => "same",
+        Status::Better => "better",
+        Status::NotOffered => "not offered",
+    }
+}
+
+/// A flag that sets fields compares as they do.
+fn of_flag(flag: &Flag) -> Vec<String> {
+    let (status, why) = flag.standing();
+    let (sets, here) = match flag.purpose {
+        Purpose::Sets(fields) => {
+            (fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", "), word(status))
+        }
+        Purpose::Command => (String::new(), word(status)),
+        Purpose::Obsolete => (String::new(), "obsolete: accepted with a warning"),
+        Purpose::Own => (String::new(), "ours"),
+    };
+    vec![format!("`--{}`", flag.name), sets, here.to_owned(), why.to_owned()]
+}
+
+fn of_field(field: &Field) -> Vec<String> {
+    let change = match field.change {
+        Change::Live => "at once",
+        Change::Restart => "after a restart",
+    };
+    vec![format!("`{}`", field.path), word(field.status).to_owned(), change.to_owned(), field.why.to_owned()]
+}
+
+fn of_gate(gate: &Gate) -> Vec<String> {
+    let here = match gate.effect {
+        Effect::Obeyed => "same",
+        Effect::AlwaysOn => "better: always on",
+        Effect::Nothing => "not offered",
+    };
+    vec![format!("`{}`", gate.name), here.to_owned(), gate.why.to_owned()]
+}
+
+pub(crate) fn section() -> String {
+    let flags = table(&["flag", "sets", "here", "why"], FLAGS.iter().map(of_flag));
+    let fields = table(&["field", "here", "a change counts", "why"], FIELDS.iter().map(of_field));
+    let gates = table(&["gate", "here", "why"], GATES.iter().map(of_gate));
+    format!(
+        "## Flags\n\nOf `kube-proxy` and `portway kube-proxy`. A flag that sets a field means what the field means.\n\n{flags}\n\
+         ## Fields of `KubeProxyConfiguration`\n\n\
+         Upstream ends when its file changes, and starts anew; here a change counts as the table says.\n\n{fields}\n\
+         ## Feature gates\n\n{gates}"
+    )
+}
+
+#[test]
+fn what_is_not_offered_says_why() {
+    for field in FIELDS.iter().filter(|field| field.status != Status::Same) {
+        assert!(!field.why.is_empty(), "{}", field.path);
+    }
+    for flag in FLAGS.iter().filter(|flag| flag.standing().0 != Status::Same) {
+        assert!(!flag.standing().1.is_empty(), "--{}", flag.name);
+    }
+}
