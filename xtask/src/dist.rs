@@ -131,6 +131,13 @@ fn commit_time() -> Result<u64> {
     text.trim().parse().context("git tells no time of the last commit")
 }
 
+/// The same in the words of JSON documents: `2026-11-16T17:00:00Z`.
+fn in_words(epoch: u64) -> Result<String> {
+    let mut date = Command::new("date");
+    let text = output(date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).arg(format!("--date=@{epoch}")))?;
+    Ok(text.trim().to_owned())
+}
+
 /// One line for each file, as `sha256sum --check` takes them.
 fn checksums(folder: &Path) -> Result<PathBuf> {
     let mut lines = String::new();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::binary::Binary;
 use super::debian::{self, Packages};
 use super::tree::Tree;
-use super::{VERSION, digest, output};
+use super::{VERSION, digest, in_words, output};
 use crate::cargo::root;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -128,10 +128,9 @@ fn layer(folder: &Path, epoch: u64, furnish: impl FnOnce(&Tree) -> Result<Packag
 }
 
 fn manifest(folder: &Path, layers: &[&Layer], epoch: u64) -> Result<(Value, u64)> {
-    let created =
-        output(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).arg(format!("--date=@{epoch}")))?;
+    let created = in_words(epoch)?;
     let config = json!({
-        "created": created.trim(),
+        "created": created,
         "architecture": architecture(),
         "os": "linux",
         "config": {

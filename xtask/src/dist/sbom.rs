@@ -3,19 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::oci::Image;
-use super::{VERSION, output};
+use super::{VERSION, in_words, output};
 use crate::cargo::cargo;
 
 /// Writes it and says where it lies.
 pub(super) fn write(folder: &Path, images: &[Image], epoch: u64) -> Result<PathBuf> {
-    let created =
-        output(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).arg(format!("--date=@{epoch}")))?;
+    let created = in_words(epoch)?;
     let tree = output(&mut cargo(&[
         "tree",
         "--package",
@@ -43,7 +41,7 @@ pub(super) fn write(folder: &Path, images: &[Image], epoch: u64) -> Result<PathB
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": format!("portway-{VERSION}"),
         "documentNamespace": format!("https://portway.io/spdx/portway-{VERSION}-{epoch}"),
-        "creationInfo": {"created": created.trim(), "creators": ["Tool: cargo xtask dist"]},
+        "creationInfo": {"created": created, "creators": ["Tool: cargo xtask dist"]},
         "packages": packages,
         "relationships": relations,
     });

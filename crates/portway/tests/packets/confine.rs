@@ -42,7 +42,7 @@ const IN_IMAGE: &str = "/usr/bin/portway";
 
 /// A command that runs portway in the way of a manifest, with one folder that it may write to.
 pub(crate) fn command(way: Way, folder: &Path) -> Command {
-    let root = std::env::var_os("PORTWAY_IMAGE_ROOT").map(PathBuf::from);
+    let root = image_root();
     let program = if root.is_some() { IN_IMAGE } else { env!("CARGO_BIN_EXE_portway") };
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"]);
@@ -85,7 +85,7 @@ pub(crate) fn held(id: u32) -> Vec<String> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     let bits = u64::from_str_radix(line.trim(), 16).unwrap();
-    let is_ours = |number: &u32| bits >> number & 1 == 1 && (*number != CHROOT || !is_in_image());
+    let is_ours = |number: &u32| bits >> number & 1 == 1 && (*number != CHROOT || image_root().is_none());
     let name = |number: u32| NAMES.iter().find(|(its, _)| *its == number).map(|(_, name)| *name);
     let named = |number: u32| name(number).map_or_else(|| format!("number {number}"), str::to_owned);
     (0..u64::BITS).filter(is_ours).map(named).collect()
@@ -98,6 +98,7 @@ pub(crate) fn cannot_write(id: u32) -> bool {
     root.is_some_and(|words| words[5].split(',').any(|option| option == "ro"))
 }
 
-fn is_in_image() -> bool {
-    std::env::var_os("PORTWAY_IMAGE_ROOT").is_some()
+/// The folder of the unpacked image to run in, if there is one.
+fn image_root() -> Option<PathBuf> {
+    std::env::var_os("PORTWAY_IMAGE_ROOT").map(PathBuf::from)
 }

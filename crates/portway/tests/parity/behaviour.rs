@@ -172,7 +172,7 @@ const KERNEL: &[Row] = &[
         "a change costs what it changes",
         [Better, Better, Better, Better],
         "docs/benchmarks.md; upstream's iptables mode prints all Services in each full sync",
-        "the_same_state_is_the_same_text",
+        "a_replaced_endpoint_writes_its_own_chains",
     ),
     of(
         "the kernel's refusal of one Service",
@@ -228,7 +228,7 @@ const CLUSTER: &[Row] = &[
     better(
         "a change of ServiceCIDRs",
         "acted upon at once; upstream waits up to an hour",
-        "two-ranges-of-cluster-ips-are-counted",
+        "service_cidrs_are_not_waited_for_and_count_at_once_when_they_come",
     ),
     better(
         "a change of the Node: IPs, pod CIDR, zone, deletion",
@@ -238,7 +238,7 @@ const CLUSTER: &[Row] = &[
     better(
         "an older picture from a stale server",
         "never taken; upstream takes it after a new list",
-        "root_while_the_server_is_away_the_rules_stay_and_the_status_tells",
+        "an_older_picture_is_refused_until_the_server_has_caught_up",
     ),
     better(
         "a program of `users[].user.exec` that hangs",
@@ -248,7 +248,7 @@ const CLUSTER: &[Row] = &[
     better(
         "`/healthz` before the first sync went well, a sync that hangs, a program that fights for our tables",
         "red after 2 × syncPeriod of failures: a node without rules should get no clients; upstream stays green, or does not notice",
-        "root_health_and_metrics_tell_of_the_running_portway",
+        "syncs_that_fail_for_two_periods_turn_red_and_one_that_goes_well_green",
     ),
     better(
         "a port in use",
