@@ -1,11 +1,12 @@
 //! Hears from the kernel when addresses or links of this host change.
 //!
-//! It tells *that* something changed, not what: whoever listens reads the new state whole, which is
-//! small. When the kernel had to drop notifications, that too is a change.
+//! It tells *that* something changed, and on which link, not what: whoever listens reads the new state whole. When the kernel had to drop
+//! notifications, that too is a change.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use super::split_fixed;
 use crate::netlink::{Error, Message, Messages, Protocol, Result, Socket};
 
 const GROUP_LINK: u32 = 1;
@@ -17,13 +18,15 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 
 /// What the kernel told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A link came, went, or changed its state.
     Links,
-    /// An address came or went.
-    Addresses,
-    /// Notifications were lost: read everything anew.
+    /// An address came to the link of this number, or changed.
+    AddressAdded(u32),
+    /// An address went from the link of this number.
+    AddressDeleted(u32),
+    /// Notifications were lost, or several different ones came at once: read everything anew.
     Lost,
 }
 
@@ -51,24 +54,32 @@ impl Watch {
             Err(Error::Lost) => return Ok(Some(Change::Lost)),
             Err(error) => return Err(error),
         };
-        let mut change = None;
+        let mut all = None;
         for message in Messages::new(bytes) {
-            change = change.max(classify(&message?));
+            let Some(change) = classify(&message?)? else { continue };
+            all = Some(if all.is_none_or(|before| before == change) { change } else { Change::Lost });
         }
-        Ok(change)
+        Ok(all)
     }
 }
 
-fn classify(message: &Message<'_>) -> Option<Change> {
-    match message {
-        Message::Data(head, _) => match head.kind {
+fn classify(message: &Message<'_>) -> Result<Option<Change>> {
+    Ok(match message {
+        Message::Data(head, body) => match head.kind {
             RTM_NEWLINK | RTM_DELLINK => Some(Change::Links),
-            RTM_NEWADDR | RTM_DELADDR => Some(Change::Addresses),
+            RTM_NEWADDR => Some(Change::AddressAdded(link(body)?)),
+            RTM_DELADDR => Some(Change::AddressDeleted(link(body)?)),
             _ => None,
         },
         Message::Overrun => Some(Change::Lost),
         _ => None,
-    }
+    })
+}
+
+/// The number of the link in the fixed part of a message about an address.
+fn link(body: &[u8]) -> Result<u32> {
+    let (fixed, _) = split_fixed::<8>(body)?;
+    Ok(u32::from_ne_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]))
 }
 
 impl AsFd for Watch {

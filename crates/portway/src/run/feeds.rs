@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use dataplane::Meddled;
 use dataplane::nftables::Listener;
-use kernel::host::Watch;
+use kernel::host::{Link, Watch, links};
+use kernel::netlink;
 use kernel::nft::Monitor;
 use kernel::signal::Termination;
 
 use super::effect::Answer;
 use super::event::{Event, Question, Reply};
 use super::handover::Door;
+use super::touch::{Touch, Touched};
 use crate::host::HostFacts;
 use crate::kubeproxy::Reload;
 use crate::manifests::{Follower, Source, SourceError};
@@ -112,8 +114,8 @@ fn listen_again(source: &mut Source, error: &SourceError) {
     }
 }
 
-/// Tells of addresses that are not those `known`; and, where the mode `keeps_addresses` of its own, of any change. The watch was opened
-/// before `known` was read, so nothing is missed.
+/// Tells of addresses that are not those `known`; and, where the mode `keeps_addresses` of its own, of what may have taken them. The watch
+/// was opened before `known` was read, so nothing is missed.
 pub(super) fn addresses(
     mut watch: Watch,
     node_name: String,
@@ -122,17 +124,21 @@ pub(super) fn addresses(
     events: Events,
 ) -> io::Result<JoinHandle<()>> {
     start("addresses", &events.clone(), move || {
+        let mut touch = Touch::new(|| links().unwrap_or_default().into_iter().collect());
         loop {
-            match watch.next(PATIENCE) {
-                Ok(None) => continue,
-                Ok(Some(_)) => outlast_group(&mut watch),
+            let touched = match next_group(&mut watch, &mut touch) {
+                Ok(touched) => touched,
                 Err(error) => {
                     tracing::warn!(%error, "the addresses of this host cannot be followed: reading them again later");
                     thread::sleep(PATIENCE);
+                    Touched::ALL
                 }
-            }
-            if keeps_addresses && events.send(Event::HostTouched).is_err() {
+            };
+            if touched.is_mode && keeps_addresses && events.send(Event::HostTouched).is_err() {
                 return;
+            }
+            if !touched.is_host {
+                continue;
             }
             let now = HostFacts::read(&node_name);
             if now.addresses.is_some() && now != known {
@@ -145,12 +151,17 @@ pub(super) fn addresses(
     })
 }
 
-fn outlast_group(watch: &mut Watch) {
+/// Changes until it was quiet for a while, as one.
+fn next_group(watch: &mut Watch, touch: &mut Touch<impl FnMut() -> Vec<Link>>) -> netlink::Result<Touched> {
+    let mut group = Touched::default();
+    let mut next = watch.next(PATIENCE)?;
     for _ in 0..GROUP_MAX {
-        if !matches!(watch.next(QUIET), Ok(Some(_))) {
-            return;
-        }
+        let Some(change) = next else { break };
+        touch.take(change, &mut group);
+        // An error is met again by the next group.
+        next = watch.next(QUIET).unwrap_or_default();
     }
+    Ok(group)
 }
 
 /// Tells of others who write to our tables.

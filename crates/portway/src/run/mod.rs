@@ -42,6 +42,7 @@ mod passing;
 mod shell;
 mod state;
 mod status;
+mod touch;
 mod tuning;
 
 pub use carrier::RelaySettings;
