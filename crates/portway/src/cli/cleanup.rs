@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum as _};
 use dataplane::Dataplane as _;
 use dataplane::ipvs::{self, Traces};
-use dataplane::nftables::Nftables;
+use dataplane::nftables::{self, Nftables};
 use dataplane::upstream::{self, Problem, Removed};
 use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     Ok(Said { text, ..said })
 }
 
-/// Removes what every mode wrote, as upstream's `--cleanup` does. One that fails does not keep the others from it.
+/// Removes what every mode wrote, ours or upstream's, as upstream's `--cleanup` does. One that fails does not keep the others from it.
 pub(super) fn everything(run_dir: &Path) -> Result<Said, Failure> {
     RunDir::refuse_if_held(run_dir).map_err(|error| match error {
         RunError::Busy { pid, file } => Failure::refused(format!(
@@ -79,7 +79,7 @@ pub(super) fn everything(run_dir: &Path) -> Result<Said, Failure> {
     let closed = Localnet::new(run_dir).close().map_err(|error| failure(&error))?;
     let mut said =
         Said { text: closed.map(|closed| format!("{closed}.\n")).unwrap_or_default(), ..Said::default() };
-    let mut results = vec![iptables(), nftables()];
+    let mut results = vec![iptables(), all_of_nftables()];
     if host::has_ipvs() {
         results.push(ipvs(&ExcludedArgs::default()));
     }
@@ -107,6 +107,17 @@ fn nftables() -> Result<Said, Failure> {
     dataplane.cleanup().map_err(|error| Failure::because(&error))?;
     let after = tables(dataplane.kernel())?;
     Ok(Said { text: removed(&before.difference(&after).collect::<Vec<_>>()), ..Said::default() })
+}
+
+/// Tables of that name, whoever wrote them.
+fn all_of_nftables() -> Result<Said, Failure> {
+    let families = Families::probe().map_err(|error| failure(&error))?;
+    let mut kernel = HostKernel::open(&families).map_err(|error| Failure::because(&error))?;
+    let gone = nftables::take_over(&mut kernel).map_err(|error| Failure::because(&error))?;
+    let lines: Vec<String> = gone.iter().map(|table| format!("Removed {table}.\n")).collect();
+    let text =
+        if lines.is_empty() { "No table of the nftables mode is in this kernel.\n".to_owned() } else { lines.concat() };
+    Ok(Said { text, ..Said::default() })
 }
 
 /// Behind the doors of both programs, and nothing of kubelet's. Chains of the iptables and of the userspace mode go together: they

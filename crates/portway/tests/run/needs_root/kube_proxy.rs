@@ -323,7 +323,12 @@ fn root_cleanup_removes_the_rules_of_every_mode() {
     let mut running = node.start();
     assert_eq!(running.terminate(), Some(0));
     assert!(node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"), "the rules stay");
+    node.place.tool("nft", "add table ip kube-proxy { comment \"rules for kube-proxy\"; }");
+    node.place.tool("nft", "add table ip mine");
     let said = node.place.finish_kube_proxy("--cleanup").ends_with(0);
-    said.says(&["Removed"]);
+    said.says(&["chains of the iptables mode", "Removed table ip kube-proxy."]);
     assert!(!node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"));
+    let left = node.place.tool("nft", "list tables");
+    assert!(!left.contains("kube-proxy") && left.contains("table ip mine"), "{left}");
+    node.place.finish_kube_proxy("--cleanup").ends_with(0).says(&["No table of the nftables mode"]);
 }
