@@ -1,8 +1,9 @@
 //! Talks to cargo: where the workspace is, where cargo builds to, and how cargo is called.
 //!
-//! Absent on purpose: a JSON parser. Two string fields of cargo's output are all that is needed here.
+//! In: what to build. Out: where it lies, by cargo's own word, which it gives as JSON.
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,19 +97,10 @@ fn build_with(command: &str, arguments: &[&str], is_it: impl Fn(&Path) -> bool) 
         .with_context(|| format!("{line} built no such program"))
 }
 
-/// The value of the first string field of this name in a JSON text as cargo writes it (no blanks).
+/// The text in a field of a JSON object; `None` where there is none.
 fn string_field(json: &str, name: &str) -> Option<String> {
-    let start = format!("\"{name}\":\"");
-    let from = json.find(&start)? + start.len();
-    let mut value = String::new();
-    let mut characters = json[from..].chars();
-    loop {
-        match characters.next()? {
-            '"' => return Some(value),
-            '\\' => value.push(characters.next()?),
-            other => value.push(other),
-        }
-    }
+    let object: Value = serde_json::from_str(json).ok()?;
+    object.get(name)?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

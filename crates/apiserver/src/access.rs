@@ -11,14 +11,15 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::failure::Failure;
+use crate::wording::{contexts, of_kubeconfig, unreadable_file};
 
 /// How to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// By a kubeconfig.
     Kubeconfig {
-        /// The file.
-        path: PathBuf,
+        /// Which one.
+        file: KubeconfigFile,
         /// The server, where it is not the file's.
         master: Option<String>,
     },
@@ -26,6 +27,27 @@ pub enum Access {
     Master(String),
     /// By the account of our Pod.
     InCluster(Account),
+}
+
+/// A kubeconfig, and who names it: a message about it says where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeconfigFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The flag, or the field of the config file, that names it.
+    pub named_by: &'static str,
+}
+
+impl KubeconfigFile {
+    /// One that a flag names.
+    pub fn of_flag(path: PathBuf) -> Self {
+        Self { path, named_by: "--kubeconfig" }
+    }
+
+    /// One that the config file names.
+    pub fn of_document(path: PathBuf) -> Self {
+        Self { path, named_by: "clientConnection.kubeconfig" }
+    }
 }
 
 /// The account that a Pod is given.
@@ -45,7 +67,7 @@ pub enum AccessError {
     /// Nobody said where the server is.
     #[error(
         "no source of Services: this is not a Pod with an account (KUBERNETES_SERVICE_HOST is not set). Name an API server with \
-         `--kubeconfig FILE` or `--master URL`, or manifests with `--from FILE|DIR` or PORTWAY_FROM"
+         `--kubeconfig FILE` or `--master URL`"
     )]
     Nowhere,
     /// What was named cannot be used.
@@ -57,9 +79,9 @@ const ACCOUNT_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Access {
     /// The way that the operator's words lead to; without any, the account of our Pod.
-    pub fn choose(kubeconfig: Option<PathBuf>, master: Option<String>) -> Result<Self, AccessError> {
+    pub fn choose(kubeconfig: Option<KubeconfigFile>, master: Option<String>) -> Result<Self, AccessError> {
         match (kubeconfig, master) {
-            (Some(path), master) => Ok(Access::Kubeconfig { path, master }),
+            (Some(file), master) => Ok(Access::Kubeconfig { file, master }),
             (None, Some(url)) => Ok(Access::Master(url)),
             (None, None) => Account::of_this_pod().map(Access::InCluster).ok_or(AccessError::Nowhere),
         }
@@ -78,10 +100,21 @@ impl Access {
         Ok(config.cluster_url.to_string())
     }
 
+    /// Where it stands which authority we trust, in words.
+    pub(crate) fn trusted(&self) -> String {
+        match self {
+            Access::Kubeconfig { file, .. } => {
+                format!("`certificate-authority` of `{}`", file.path.display())
+            }
+            Access::Master(_) => "this system's store".to_owned(),
+            Access::InCluster(account) => format!("`{}`", account.folder.join("ca.crt").display()),
+        }
+    }
+
     /// What kube needs to know.
     pub(crate) async fn config(&self) -> Result<Config, Failure> {
         let mut config = match self {
-            Access::Kubeconfig { path, master } => by_kubeconfig(path, master.as_deref()).await?,
+            Access::Kubeconfig { file, master } => by_kubeconfig(file, master.as_deref()).await?,
             Access::Master(url) => Config::new(uri("--master", url)?),
             Access::InCluster(account) => account.config()?,
         };
@@ -92,14 +125,19 @@ impl Access {
     }
 }
 
-async fn by_kubeconfig(path: &PathBuf, master: Option<&str>) -> Result<Config, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        Failure::Access(format!("the file `{}` of --kubeconfig cannot be used: {error}", path.display()))
+async fn by_kubeconfig(file: &KubeconfigFile, master: Option<&str>) -> Result<Config, Failure> {
+    let KubeconfigFile { path, named_by } = file;
+    let wrong = |reason: String| {
+        Failure::Access(format!("the file `{}` of {named_by} cannot be used: {reason}", path.display()))
     };
-    let file = Kubeconfig::read_from(path).map_err(|error| wrong(&error))?;
+    let file = Kubeconfig::read_from(path).map_err(|error| wrong(of_kubeconfig(&error, &[])))?;
+    let contexts = contexts(&file);
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
-        .map_err(|error| wrong(&error))?;
+        .map_err(|error| wrong(of_kubeconfig(&error, &contexts)))?;
+    if let Some(reason) = unreadable_file(&config.auth_info) {
+        return Err(wrong(reason));
+    }
     if let Some(url) = master {
         config.cluster_url = uri("--master", url)?;
     }
@@ -140,8 +178,11 @@ impl Account {
         let url = uri("KUBERNETES_SERVICE_HOST", &format!("https://{host}:{}", self.port))?;
         let (token, authority) = (self.folder.join("token"), self.folder.join("ca.crt"));
         for file in [&token, &authority] {
-            std::fs::metadata(file).map_err(|error| {
-                Failure::Access(format!("the account of this Pod has no `{}`: {error}", file.display()))
+            std::fs::File::open(file).map_err(|error| {
+                Failure::Access(format!(
+                    "the account of this Pod has no `{}` that can be read: {error}. Its Pod needs `automountServiceAccountToken`",
+                    file.display()
+                ))
             })?;
         }
         let mut config = Config::new(url);

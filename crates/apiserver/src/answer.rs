@@ -7,6 +7,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use crate::door::chain;
@@ -19,6 +20,8 @@ const LINE_MAX: usize = 16 << 20;
 const PAGE_MAX: usize = 256 << 20;
 /// So much of a refusal is shown.
 const SHOWN: usize = 300;
+/// So much is shown of what cannot be understood.
+const BEGIN_SHOWN: usize = 60;
 
 /// An object of the kind Status.
 #[derive(Debug, Default, Deserialize)]
@@ -108,6 +111,17 @@ fn shown(text: &str) -> String {
     if text.trim().is_empty() { "it says nothing more".to_owned() } else { text.trim().to_owned() }
 }
 
+/// What came about this kind is not what the API says.
+pub(crate) fn garbage(of: Watched, text: &[u8], error: &serde_json::Error) -> Failure {
+    let begin: String = String::from_utf8_lossy(text).chars().take(BEGIN_SHOWN).collect();
+    Failure::Garbage(format!(
+        "its answer about {} is no Kubernetes list or watch: it begins with `{}` ({} bytes; {error})",
+        of.plural(),
+        begin.escape_debug(),
+        text.len()
+    ))
+}
+
 impl Incoming {
     /// The whole body.
     pub(crate) async fn page(self) -> Result<Vec<u8>, Failure> {
@@ -149,8 +163,23 @@ impl Incoming {
         self.buffer.is_empty()
     }
 
-    fn ended(&self) -> Result<Option<Vec<u8>>, Failure> {
-        if self.buffer.is_empty() { Ok(None) } else { Err(Failure::Cut("a line has no end".into())) }
+    /// Does nothing come for so long? What comes is kept.
+    pub(crate) async fn is_quiet(&mut self, time: Duration) -> Result<bool, Failure> {
+        match timeout(time, self.more(LINE_MAX)).await {
+            Ok(more) => more.map(|()| false),
+            Err(_) => Ok(true),
+        }
+    }
+
+    /// A last line may lack its end: if it is whole, or was no JSON from its begin, whoever reads it says so.
+    fn ended(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        match serde_json::from_slice::<IgnoredAny>(&self.buffer) {
+            Err(error) if error.is_eof() => Err(Failure::Cut("a line has no end".into())),
+            _ => Ok(Some(std::mem::take(&mut self.buffer))),
+        }
     }
 
     async fn more(&mut self, longest: usize) -> Result<(), Failure> {

@@ -1,18 +1,23 @@
 //! The way to the server, shared by all followers, and made anew when it leads nowhere.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::plugin;
+use crate::wording::of_connection;
+
+/// An account that could not be used is not tried again for so long: whoever waited for that try, or comes right after it, hears its outcome.
+/// It may be a program that takes its time, and every kind asks.
+const FAILURE_SHARED: Duration = Duration::from_secs(1);
 
 /// The way to the server.
 #[derive(Debug)]
@@ -20,6 +25,8 @@ pub(crate) struct Door {
     access: Access,
     patience: Duration,
     made: Mutex<Made>,
+    /// How often somebody for whom the server was away has found it again.
+    found: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -27,8 +34,12 @@ struct Made {
     client: Option<Client>,
     /// What it shows the server is good until then.
     until: Option<Timestamp>,
+    /// The URL that it leads to.
+    server: String,
     /// How many there were.
     count: u64,
+    /// When and why the last one could not be made.
+    failed: Option<(Instant, Failure)>,
 }
 
 impl std::fmt::Debug for Made {
@@ -39,7 +50,17 @@ impl std::fmt::Debug for Made {
 
 impl Door {
     pub(crate) fn new(access: Access, patience: Duration) -> Self {
-        Self { access, patience, made: Mutex::default() }
+        Self { access, patience, made: Mutex::default(), found: watch::Sender::default() }
+    }
+
+    /// The server was away, and answers again: whoever waits may try at once.
+    pub(crate) fn has_found_it(&self) {
+        self.found.send_modify(|count| *count += 1);
+    }
+
+    /// Hears of that.
+    pub(crate) fn findings(&self) -> watch::Receiver<u64> {
+        self.found.subscribe()
     }
 
     /// Asks for a path.
@@ -55,8 +76,8 @@ impl Door {
         path: &str,
         body: Option<(&str, String)>,
     ) -> (u64, Result<http::Response<Body>, Failure>) {
-        let (number, client) = match self.client().await {
-            (number, Ok(client)) => (number, client),
+        let (number, client, server) = match self.client().await {
+            (number, Ok((client, server))) => (number, client, server),
             (number, Err(failure)) => return (number, Err(failure)),
         };
         let request = http::Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
@@ -69,38 +90,48 @@ impl Door {
             Err(error) => return (number, Err(Failure::Access(format!("cannot ask for `{path}`: {error}")))),
         };
         let answer = match timeout(self.patience, client.send(request)).await {
-            Ok(answer) => answer.map_err(|error| unreachable(&error)),
+            Ok(answer) => answer.map_err(|error| self.unreachable(server, &error)),
             Err(_) => Err(Failure::Silent(self.patience)),
         };
         (number, answer)
     }
 
-    async fn client(&self) -> (u64, Result<Client, Failure>) {
+    async fn client(&self) -> (u64, Result<(Client, String), Failure>) {
         let mut made = self.made.lock().await;
         let is_good = made.until.is_none_or(|until| Timestamp::now() < until);
         if let Some(client) = made.client.as_ref().filter(|_| is_good) {
-            return (made.count, Ok(client.clone()));
+            return (made.count, Ok((client.clone(), made.server.clone())));
         }
-        made.count += 1;
-        let (client, until) = match self.make().await {
-            Ok((client, until)) => (Ok(client), until),
-            Err(failure) => (Err(failure), None),
-        };
-        (made.client, made.until) = (client.as_ref().ok().cloned(), until);
-        (made.count, client)
+        if let Some((_, failure)) = made.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_SHARED) {
+            return (made.count, Err(failure.clone()));
+        }
+        let count = made.count + 1;
+        match self.make().await {
+            Ok((client, server, until)) => {
+                let answer = (client.clone(), server.clone());
+                *made = Made { client: Some(client), until, server, count, failed: None };
+                (count, Ok(answer))
+            }
+            Err(failure) => {
+                let failed = Some((Instant::now(), failure.clone()));
+                *made = Made { count, failed, ..Made::default() };
+                (count, Err(failure))
+            }
+        }
     }
 
     /// An account may be a program that is run: it is given time, but not for ever.
-    async fn make(&self) -> Result<(Client, Option<Timestamp>), Failure> {
+    async fn make(&self) -> Result<(Client, String, Option<Timestamp>), Failure> {
         let unusable =
             |error: &dyn std::fmt::Display| Failure::Access(format!("our account cannot be used: {error}"));
         let (mut config, patience) = (self.access.config().await?, self.patience);
         let running =
             tokio::task::spawn_blocking(move || plugin::run(&mut config, patience).map(|at| (config, at)));
         let (config, until) = running.await.map_err(|error| unusable(&error))??;
+        let server = config.cluster_url.to_string();
         // A client makes its tasks where it is made.
         let client = Client::try_from(config).map_err(|error| unusable(&chain(&error)))?;
-        Ok((client, until))
+        Ok((client, server, until))
     }
 
     /// The next request goes a new way, unless another follower has seen to that already.
@@ -110,13 +141,17 @@ impl Door {
             made.client = None;
         }
     }
-}
 
-/// An account is read while a request is made ready, too.
-fn unreachable(error: &kube::Error) -> Failure {
-    match error {
-        kube::Error::Auth(error) => Failure::Access(format!("our account cannot be used: {}", chain(error))),
-        other => Failure::Unreachable(chain(other)),
+    /// An account is read while a request is made ready, too.
+    fn unreachable(&self, server: String, error: &kube::Error) -> Failure {
+        match error {
+            kube::Error::Auth(error) => {
+                Failure::Access(format!("our account cannot be used: {}", chain(error)))
+            }
+            other => {
+                Failure::Unreachable { server, reason: of_connection(chain(other), &self.access.trusted()) }
+            }
+        }
     }
 }
 

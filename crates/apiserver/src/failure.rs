@@ -27,8 +27,8 @@ pub(crate) enum Failure {
     #[error("{0}. It is read again at every try")]
     Access(String),
     /// No connection, or not with this certificate.
-    #[error("the API server cannot be reached: {0}")]
-    Unreachable(String),
+    #[error("the API server {server} cannot be reached: {reason}")]
+    Unreachable { server: String, reason: String },
     /// 401.
     #[error(
         "the API server does not know us (401: {0}): our token or certificate is missing, wrong or expired. It is read anew at \
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     /// Any other status.
     #[error("the API server failed ({code}: {message})")]
     Refused { code: u16, message: String },
-    /// No answer, or no more of it.
+    /// No answer, or no more of it, and nothing about this kind for so long.
     #[error("the API server has been silent for {:.1} s: asking again", .0.as_secs_f32())]
     Silent(Duration),
     /// The connection ended in the middle.
@@ -87,7 +87,17 @@ impl Failure {
 
     /// Who we are, and where the server is, may be different by now.
     pub(crate) fn is_about_access(&self) -> bool {
-        matches!(self, Failure::Access(_) | Failure::Unreachable(_) | Failure::Unauthorized(_))
+        matches!(self, Failure::Access(_) | Failure::Unreachable { .. } | Failure::Unauthorized(_))
+    }
+
+    /// If another kind hears from the server again, this one may, too.
+    pub(crate) fn is_about_the_way(&self) -> bool {
+        self.is_about_access() || matches!(self, Failure::Silent(_) | Failure::Cut(_))
+    }
+
+    /// The server has understood us, and says no.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Failure::Forbidden { .. })
     }
 }
 

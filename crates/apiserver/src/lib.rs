@@ -23,6 +23,7 @@ mod door;
 mod failure;
 mod follow;
 mod known;
+mod last_words;
 mod line;
 mod news;
 mod object;
@@ -31,8 +32,9 @@ mod page;
 mod plugin;
 mod request;
 mod run;
+mod wording;
 
-pub use access::{Access, AccessError, Account};
+pub use access::{Access, AccessError, Account, KubeconfigFile};
 pub use announce::{Announcement, Announcer, Regarding, Sending, Tone, announce_now};
 pub use news::{News, Trigger, Trouble, Watched};
 pub use pace::Pace;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use model::Report;
 
-use crate::answer::{Status, meaning};
+use crate::answer::{Status, garbage, meaning};
 use crate::failure::{Failure, Verb};
 use crate::news::Watched;
 use crate::object::{Pruned, Seen, read, version_of};
@@ -42,9 +42,8 @@ struct Wire {
 
 /// Reads a line about this kind.
 pub(crate) fn read_line(of: Watched, text: &[u8]) -> Result<Line, Failure> {
-    let Wire { word, object: Pruned(object) } = serde_json::from_slice(text).map_err(|error| {
-        Failure::Garbage(format!("a line of {} bytes about {}: {error}", text.len(), of.plural()))
-    })?;
+    let Wire { word, object: Pruned(object) } =
+        serde_json::from_slice(text).map_err(|error| garbage(of, text, &error))?;
     let line = match word.as_str() {
         "ADDED" | "MODIFIED" => read(of, &object).map(Line::Applied),
         "DELETED" => read(of, &object).map(Line::Gone),

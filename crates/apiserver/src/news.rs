@@ -101,4 +101,6 @@ pub struct Trouble {
     pub reason: String,
     /// When it is tried again.
     pub retry_in: Duration,
+    /// The server has understood us, and does not let us: waiting alone does not help.
+    pub is_refusal: bool,
 }

@@ -14,10 +14,12 @@ pub struct Pace {
     pub answer: Duration,
     /// An answer that has begun, or a watch, is given up when no byte came for so long.
     ///
-    /// Servers send a bookmark about once a minute. A watch without one for longer is either dead, or on a server that sends
-    /// none; asking again from where we are costs neither much.
+    /// Servers send a bookmark about once a minute, so nothing shorter tells a quiet server from a dead one. A watch without one for
+    /// longer is either dead, or on a server that sends none; asking again from where we are costs neither much.
     pub silence: Duration,
-    /// After a round without failure of this length the next failure is a first one.
+    /// A watch that ends sooner than this, without a word, did not work; one that says nothing for longer was taken.
+    pub at_once: Duration,
+    /// After a round, or watches, without failure for so long the next failure is a first one.
     pub calm: Duration,
     /// A server that has only an older picture than ours is believed after so long: somebody has restored a backup.
     pub older: Duration,
@@ -29,8 +31,9 @@ impl Default for Pace {
             wait_min: Duration::from_millis(200),
             wait_max: Duration::from_secs(30),
             answer: Duration::from_secs(30),
-            silence: Duration::from_secs(150),
-            calm: Duration::from_secs(30),
+            silence: Duration::from_secs(75),
+            at_once: Duration::from_secs(1),
+            calm: Duration::from_secs(5),
             older: Duration::from_secs(600),
         }
     }
@@ -46,6 +49,11 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
+    /// The next failure is a first one.
+    pub(crate) fn begin_anew(&mut self) {
+        self.failures = 0;
+    }
+
     /// The wait after a failure of a round that lasted so long. `wanted` is what the server asked for.
     pub(crate) fn after(&mut self, lasted: Duration, wanted: Option<Duration>, pace: &Pace) -> Duration {
         if lasted >= pace.calm {

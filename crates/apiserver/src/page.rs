@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use model::Report;
 
+use crate::answer::garbage;
 use crate::failure::Failure;
 use crate::news::Watched;
 use crate::object::{Pruned, Seen, read};
@@ -35,9 +36,7 @@ struct Metadata {
 
 /// Reads a page of this kind.
 pub(crate) fn read_page(of: Watched, text: &[u8]) -> Result<Page, Failure> {
-    let Wire { metadata, items } = serde_json::from_slice(text).map_err(|error| {
-        Failure::Garbage(format!("a page of {} bytes about {}: {error}", text.len(), of.plural()))
-    })?;
+    let Wire { metadata, items } = serde_json::from_slice(text).map_err(|error| garbage(of, text, &error))?;
     let items = items.unwrap_or_default().iter().map(|Pruned(object)| read(of, object)).collect();
     Ok(Page { items, version: metadata.resource_version, token: metadata.token.unwrap_or_default() })
 }

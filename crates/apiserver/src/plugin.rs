@@ -1,11 +1,13 @@
 //! The program of a kubeconfig that makes our credentials (`users[].user.exec`): run with an end to its time.
 //!
 //! In: the program, its arguments and environment. Out: a token, or a certificate with its key, and until when they are good.
-//! A program that has not ended in time is killed, and the error names it. kube would run it too, but wait for it for ever.
+//! A program that has not ended in time is killed, with all that it started, and the error names it and its last words. kube would run it
+//! too, but wait for it for ever.
 
-use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::last_words::LastWords;
 
 /// It may print so much.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -87,33 +90,27 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
     }
     let about = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec});
     command.env("KUBERNETES_EXEC_INFO", about.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // So that it can be ended together with what it starts.
+    command.process_group(0);
     Ok(command)
 }
 
 /// What a program prints until its end. One that does not come to it is killed.
 fn output(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
     let until = Instant::now() + patience;
-    let (sender, printed) = channel();
-    if let Some(out) = child.stdout.take() {
-        // A child of the program may keep its output open for ever: nobody waits for this thread.
-        thread::spawn(move || {
-            let mut text = Vec::new();
-            let read = out.take(OUTPUT_MAX).read_to_end(&mut text);
-            // Whoever gave up does not need it.
-            drop(sender.send(read.map(|_| text)));
-        });
+    let printed = child.stdout.take().map(read_aside);
+    let words = child.stderr.take().map(LastWords::hear).unwrap_or_default();
+    let Some(status) = wait(child, until) else {
+        kill(child);
+        let seconds = patience.as_secs_f32();
+        return Err(format!("has not ended after {seconds:.1} s, and was killed{}", words.told()));
+    };
+    if !status.success() {
+        return Err(format!("failed ({status}){}", words.told()));
     }
-    let ended = wait(child, until);
-    if ended.is_none() {
-        // One that has just ended needs no end; either way it is taken off the list of processes.
-        let _ = child.kill().and_then(|()| child.wait());
-        return Err(format!("has not ended after {:.1} s, and was killed", patience.as_secs_f32()));
-    }
-    if let Some(status) = ended.filter(|status| !status.success()) {
-        return Err(format!("failed ({status})"));
-    }
-    match printed.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    let left = until.saturating_duration_since(Instant::now());
+    match printed.ok_or(RecvTimeoutError::Disconnected).and_then(|printed| printed.recv_timeout(left)) {
         Ok(text) => text.map_err(|error| format!("cannot be read: {error}")),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             Err("has ended, but something that it started keeps its output open".to_owned())
@@ -121,7 +118,19 @@ fn output(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
     }
 }
 
-fn wait(child: &mut Child, until: Instant) -> Option<std::process::ExitStatus> {
+/// All that is printed, once it has ended. A child of the program may keep its output open for ever: nobody waits for this thread.
+fn read_aside(out: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, printed) = channel();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let read = out.take(OUTPUT_MAX).read_to_end(&mut text);
+        // Whoever gave up does not need it.
+        drop(sender.send(read.map(|_| text)));
+    });
+    printed
+}
+
+fn wait(child: &mut Child, until: Instant) -> Option<ExitStatus> {
     while Instant::now() < until {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
@@ -130,6 +139,12 @@ fn wait(child: &mut Child, until: Instant) -> Option<std::process::ExitStatus> {
         }
     }
     None
+}
+
+fn kill(child: &mut Child) {
+    // One that has just ended needs no end; either way it is taken off the list of processes.
+    let _ = kernel::signal::kill_group_of(child);
+    let _ = child.kill().and_then(|()| child.wait());
 }
 
 /// A kubeconfig holds PEM in base64.

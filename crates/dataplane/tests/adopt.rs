@@ -45,6 +45,12 @@ fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
 }
 
 #[test]
+fn rules_of_an_earlier_life_are_seen_and_so_is_a_kernel_without_any() {
+    assert!(fresh(&Simulated::default()).is_flushed().unwrap());
+    assert!(!fresh(&held(&web_and(&[]))).is_flushed().unwrap());
+}
+
+#[test]
 fn leftovers_stay_until_all_is_known_and_then_go() {
     let all = web_and(&[("one", "10.96.0.21"), ("two", "10.96.0.22")]);
     let kernel = held(&all);

@@ -305,7 +305,7 @@ fn a_switch_of_programs_that_fails_anywhere_is_ended_by_the_next_try() {
                 for parts in [0, WHOLE] {
                     let doors: Vec<_> = old.doors().map(|door| Faulty::new(door.below().clone())).collect();
                     let mut found = Found { programs: doors, ..Found::default() };
-                    found.legacy = Family::ALL.to_vec();
+                    found.legacy = Family::ALL.map(Into::into).to_vec();
                     found.programs[at].on_restore(n, Fault { parts, answer: Some(error.clone()) });
                     let done = take_over(&mut found);
                     let left = all_in_force(found.programs.iter_mut());

@@ -17,7 +17,7 @@
 //! | [`pass`] | open files, handed from process to process |
 //! | [`limit`] | how many files this process may have open |
 //! | [`peer`] | who is at the other end of a unix socket |
-//! | [`signal`] | the wish that this process ends |
+//! | [`signal`] | the wish that this process ends; the end of what it started |
 //!
 //! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test
 //! that runs the same steps on both.

@@ -1,10 +1,11 @@
-//! Hears when this process is asked to end (SIGTERM, SIGINT), without a handler that interrupts anything.
+//! Hears when this process is asked to end (SIGTERM, SIGINT), without a handler that interrupts anything; and ends what it started.
 //!
 //! The signals are blocked and read from a descriptor instead. Threads inherit that, so [`Termination::block`] comes
 //! before the first of them is started.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Child;
 use std::time::Duration;
 
 use libc::c_int;
@@ -55,6 +56,21 @@ impl Termination {
 pub fn ask_again() {
     // SAFETY: both are plain numbers; the process is this one, which has blocked the signal.
     unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+}
+
+/// Ends a child at once, with all that it started: those of its process group, which it must have been started as the leader of.
+///
+/// The child must not have been waited for yet: until then nobody else can have its number.
+#[expect(unsafe_code, reason = "kill(2) takes plain numbers")]
+pub fn kill_group_of(child: &Child) -> io::Result<()> {
+    // 0 would be our own group, and 1 everybody.
+    let leader = c_int::try_from(child.id()).ok().filter(|leader| *leader > 1);
+    let leader = leader.ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: both are plain numbers; a negative one is a group.
+    match unsafe { libc::kill(-leader, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// As long as poll(2) can wait at once.
@@ -138,7 +154,28 @@ fn read(fd: &OwnedFd) -> io::Result<c_int> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
     use super::*;
+
+    #[test]
+    fn a_child_is_ended_with_what_it_started() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo; wait"]).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0]).unwrap();
+        kill_group_of(&child).unwrap();
+        // Both hold it open: it ends when both are gone.
+        let (sender, ended) = channel();
+        thread::spawn(move || sender.send(out.read_to_end(&mut Vec::new()).unwrap()));
+        assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(0), "what it started is still there");
+        assert!(!child.wait().unwrap().success());
+    }
 
     #[test]
     #[expect(unsafe_code, reason = "raise(3) sends a signal to this very thread")]

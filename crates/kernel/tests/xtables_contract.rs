@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-use kernel::xtables::{Family, Programs, Saved, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Legacy, Programs, Saved, Simulated, Table, Variant, Xtables};
 
 /// Each is one restore, whether it goes, and on which table.
 const STEPS: &[(&str, bool)] = &[
@@ -99,6 +99,30 @@ mod needs_root {
             for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
                 assert_eq!(kernel::nft::Kernel::tables(&mut nft, family), Ok(Vec::new()));
             }
+        });
+    }
+
+    /// Also without the right to open raw sockets, which the programs need.
+    #[test]
+    fn root_chains_in_legacy_tables_are_seen_without_a_program() {
+        inside("root_chains_in_legacy_tables", || {
+            assert_eq!(Programs::find_in(&[]).legacy, [], "nobody has used them");
+            let doors = Programs::find().programs.into_iter();
+            let mut made = Vec::new();
+            for mut door in doors.filter(|door| door.variant() == Variant::Legacy) {
+                door.restore("*nat\n:KUBE-A - [0:0]\n:B - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 80 -j KUBE-A\n-A KUBE-A -j B\nCOMMIT\n")
+                    .unwrap();
+                door.restore("*mangle\n:KUBE-C - [0:0]\nCOMMIT\n").unwrap();
+                made.push(door.family());
+            }
+            if made.is_empty() {
+                return eprintln!("skipped: iptables-legacy is not installed");
+            }
+            let chains = [(Table::Nat, "B"), (Table::Nat, "KUBE-A"), (Table::Mangle, "KUBE-C")];
+            let chains: Vec<_> = chains.map(|(table, name)| (table, name.to_owned())).into();
+            let expected: Vec<_> =
+                made.iter().map(|family| Legacy { family: *family, chains: Some(chains.clone()) }).collect();
+            assert_eq!(Programs::find_in(&[]).legacy, expected);
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -25,7 +25,12 @@ pub struct Certificates {
 impl Certificates {
     /// New ones, for a server on loopback.
     pub fn generate() -> io::Result<Self> {
-        generate().map_err(io::Error::other)
+        generate(false).map_err(io::Error::other)
+    }
+
+    /// Like those, but the server's was good until 2020.
+    pub fn expired() -> io::Result<Self> {
+        generate(true).map_err(io::Error::other)
     }
 
     /// What the server needs. A client may show a certificate of this authority, or none.
@@ -52,7 +57,7 @@ fn certificate(pem: &str) -> io::Result<CertificateDer<'static>> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(io::Error::other)
 }
 
-fn generate() -> Result<Certificates, rcgen::Error> {
+fn generate(is_expired: bool) -> Result<Certificates, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "authority of a test");
@@ -61,6 +66,9 @@ fn generate() -> Result<Certificates, rcgen::Error> {
         let mut params =
             CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, common_name);
+        if is_expired {
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
         let key = KeyPair::generate()?;
         Ok((params.signed_by(&key, &authority)?.pem(), key.serialize_pem()))
     };

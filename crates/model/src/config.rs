@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::facts::{Service, ServiceType};
-use crate::net::IpNet;
+use crate::facts::{Node, Service, ServiceType};
+use crate::name::ObjectRef;
+use crate::net::{Family, IpNet};
+use crate::report::Report;
 
 /// The choices that decide packets. Everything else an operator can set belongs to the program, not to the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Config {
     pub service_proxy_name: Option<String>,
     /// When not empty, external IPs and load balancer IPs outside these networks are refused.
     pub allowed_external_ips: Vec<IpNet>,
+    /// External IPs are not served at all. Load balancer IPs are.
+    pub refuses_external_ips: bool,
 }
 
 /// The choices that may change while a process lives.
@@ -49,6 +53,27 @@ impl Config {
     pub fn allows_external_ip(&self, ip: IpAddr) -> bool {
         let allowed = &self.allowed_external_ips;
         allowed.is_empty() || allowed.iter().any(|net| net.contains(&ip))
+    }
+
+    /// What is wrong with this node's object for the way in which pods are told from others: its networks are of one family, and it
+    /// is at home in the other one.
+    pub(crate) fn objection_to(&self, node: &Node) -> Option<Report> {
+        let primary = self.node_ips.first().or(node.addresses.first()).map(|ip| Family::of(*ip))?;
+        let is_asked = self.detect_local == DetectLocal::NodeCidr && *node.name == *self.node_name;
+        let other = node.pod_cidrs.first().map(Family::of_net).filter(|family| *family != primary)?;
+        let is_missing = node.pod_cidrs.iter().all(|net| Family::of_net(net) == other);
+        let shown: Vec<String> = node.pod_cidrs.iter().map(ToString::to_string).collect();
+        (is_asked && is_missing).then(|| {
+            Report::new(
+                ObjectRef { kind: "Node", name: (*node.name).into() },
+                "spec.podCIDRs",
+                &shown.join(","),
+                format!(
+                    "has only networks of {other}, and this node's address is of {primary}: no packet of {primary} counts as one of a \
+                     pod (detectLocalMode: NodeCIDR)"
+                ),
+            )
+        })
     }
 }
 
@@ -93,5 +118,36 @@ impl NodePortAddress {
             "all" => Some(Self::All),
             _ => crate::net::parse_cidr(text).map(Self::Within),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_pod_networks_are_of_the_other_family_is_reported_where_pods_are_known_by_them() {
+        let node = |cidrs: &[&str]| Node {
+            name: "a".into(),
+            zone: None,
+            addresses: vec!["192.0.2.1".parse().expect("it is an address")],
+            pod_cidrs: cidrs.iter().map(|cidr| cidr.parse().expect("it is a network")).collect(),
+            is_leaving: false,
+            reports: Vec::new(),
+        };
+        let by_node =
+            Config { node_name: "a".into(), detect_local: DetectLocal::NodeCidr, ..Config::default() };
+        let report = by_node.objection_to(&node(&["fd00:1::/64"])).expect("it is reported");
+        assert!(
+            report.to_string().contains("has only networks of IPv6, and this node's address is of IPv4"),
+            "{report}"
+        );
+        for fine in [&["10.1.0.0/24"][..], &["fd00:1::/64", "10.1.0.0/24"], &[]] {
+            assert_eq!(by_node.objection_to(&node(fine)), None, "{fine:?}");
+        }
+        let by_cluster = Config { node_name: "a".into(), ..Config::default() };
+        assert_eq!(by_cluster.objection_to(&node(&["fd00:1::/64"])), None);
+        let another = Config { node_name: "b".into(), ..by_node };
+        assert_eq!(another.objection_to(&node(&["fd00:1::/64"])), None, "it is another node's affair");
     }
 }

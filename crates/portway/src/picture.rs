@@ -43,8 +43,8 @@ enum Keeper {
     Embedded(Box<Embedded>),
     /// The API server. Here are only facts.
     Server { reports: BTreeMap<Watched, Vec<Report>> },
-    /// Another process, which completed them.
-    Other { objects: BTreeMap<ObjectKey, Object>, reports: Vec<Report> },
+    /// Another process, which completed them; or made them of facts.
+    Other { objects: BTreeMap<ObjectKey, Object>, reports: Vec<Report>, is_trimmed: bool },
 }
 
 /// Everything that a picture is made of, so that another process sees the same one. Objects are shared, not copied.
@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub config: Config,
     /// The objects, completed.
     pub objects: BTreeMap<ObjectKey, Object>,
+    /// They were made of facts, and say no more than these.
+    pub is_trimmed: bool,
     /// What is wrong with files.
     pub problems: Vec<Problem>,
     /// What is wrong with objects beyond what they say themselves: refused addresses, malformed Pods.
@@ -82,7 +84,8 @@ impl Picture {
     /// The picture that another process has. Nothing is given to anybody.
     pub fn of(snapshot: Snapshot) -> Self {
         let facts: Vec<Event> = snapshot.objects.values().filter_map(event).collect();
-        let keeper = Keeper::Other { objects: snapshot.objects, reports: snapshot.reports };
+        let Snapshot { objects, reports, is_trimmed, .. } = snapshot;
+        let keeper = Keeper::Other { objects, reports, is_trimmed };
         let mut picture = Self::empty(snapshot.config, keeper);
         picture.file_problems = snapshot.problems;
         picture.take(facts.into_iter().chain(snapshot.local_addresses.map(Event::LocalAddresses)));
@@ -185,6 +188,15 @@ impl Picture {
         }
     }
 
+    /// Do objects say only what decides packets? An API server's are kept as facts, so what else they said is not known.
+    pub fn is_trimmed(&self) -> bool {
+        match &self.keeper {
+            Keeper::Embedded(_) => false,
+            Keeper::Server { .. } => true,
+            Keeper::Other { is_trimmed, .. } => *is_trimmed,
+        }
+    }
+
     /// What is wrong with files.
     pub fn problems(&self) -> &[Problem] {
         &self.file_problems
@@ -211,6 +223,7 @@ impl Picture {
                 Keeper::Server { .. } => self.cluster.objects().filter_map(written).collect(),
                 _ => self.objects().clone(),
             },
+            is_trimmed: self.is_trimmed(),
             problems: self.file_problems.clone(),
             reports: self.unsaid_reports().into_iter().cloned().collect(),
             local_addresses: self.cluster.local_addresses().cloned(),

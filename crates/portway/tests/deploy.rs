@@ -225,6 +225,10 @@ fn the_unit_runs_portway_with_options_that_it_has() {
     fs::remove_dir(folder).unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(words[..2], ["run", "--from"]);
+    assert!(
+        unit.lines().any(|line| line == "StateDirectoryMode=0700"),
+        "else the first start warns of its own folder"
+    );
 }
 
 /// After kustomize has put base and overlay together.

@@ -8,7 +8,8 @@
 //! reporting controller, so that alerts on kube-proxy's Events keep working.
 //!
 //! Nothing here may cost more than it is worth. What is said again is counted in the Event that is there, different Events are
-//! limited in rate, a server that is away is asked a few times and no more, and a missing permission is one sentence.
+//! limited in rate, a server that goes away is asked a few times and no more, and a missing permission is one sentence. Only what is
+//! said before the server was ever there waits for it, in a queue that is bounded.
 //!
 //! | file | what it is for |
 //! |---|---|

@@ -1,5 +1,6 @@
 //! Sends letters, or gives up: Events are worth a few tries, and no more.
 
+use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::pace::Waits;
 use crate::run::Settings;
 
-/// So often a letter is tried.
+/// So often a letter is tried, once the server was there: before, there is nobody who could have heard what we have to say first.
 const TRIES: usize = 8;
 /// A server that asks for a longer wait than this is not worth waiting for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -88,18 +89,21 @@ struct Post<'a> {
     door: Door,
     tell: &'a mut dyn FnMut(&str),
     told: Option<String>,
+    /// The server has answered something.
+    was_there: Cell<bool>,
 }
 
 impl<'a> Post<'a> {
     fn new(settings: &'a Settings, tell: &'a mut dyn FnMut(&str)) -> Self {
         let door = Door::new(settings.access.clone(), settings.pace.answer);
-        Self { settings, door, tell, told: None }
+        Self { settings, door, tell, told: None, was_there: Cell::new(false) }
     }
 
     /// Whether the server has it.
     async fn deliver(&mut self, letter: &Letter) -> bool {
         let mut waits = Waits::default();
-        for _ in 0..TRIES {
+        let mut tries = 0;
+        while tries < TRIES {
             match self.try_to_deliver(letter).await {
                 Fate::Taken => {
                     self.told = None;
@@ -112,6 +116,7 @@ impl<'a> Post<'a> {
                 }
                 // That the server is away is told by those who need it more.
                 Fate::Later(failure) => {
+                    tries += usize::from(self.was_there.get());
                     let wait = waits.after(Duration::ZERO, failure.retry_after(), &self.settings.pace);
                     sleep(wait.min(WAIT_MAX)).await;
                 }
@@ -141,6 +146,7 @@ impl<'a> Post<'a> {
 
     async fn ask(&self, method: Method, path: &str, content: &str, body: &Value) -> Fate {
         let (client, answer) = self.door.send(method, path, Some((content, body.to_string()))).await;
+        self.was_there.set(self.was_there.get() || answer.is_ok());
         let failure = match answer {
             Ok(answer) => match verdict(answer, self.settings.pace.answer).await {
                 (200..=299 | 409, ..) => return Fate::Taken,

@@ -20,6 +20,7 @@ impl Follower<'_, '_> {
             let text = self.ask(Verb::List, &self.wish.page(&token)).await?.page().await?;
             let page = read_page(self.wish.of, &text)?;
             drop(text);
+            self.understood();
             self.known.refuse_older(number(&page.version))?;
             let events =
                 page.items.into_iter().filter_map(|item| self.known.list(&mut listing, item)).collect();
@@ -46,7 +47,9 @@ impl Follower<'_, '_> {
             };
             let mut texts = nonempty(&text);
             while let Some(text) = texts.next() {
-                match read_line(self.wish.of, text)? {
+                let line = read_line(self.wish.of, text)?;
+                self.understood();
+                match line {
                     Line::Applied(seen) => events.extend(self.known.list(&mut listing, Ok(seen))),
                     Line::Unreadable(report) => events.extend(self.known.list(&mut listing, Err(report))),
                     Line::Bookmark { version, is_end_of_list: true } => {

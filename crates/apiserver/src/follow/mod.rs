@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use model::Event;
+use tokio::sync::watch::Receiver;
 
 use crate::answer::{Incoming, accepted};
 use crate::door::Door;
@@ -55,22 +56,51 @@ pub(crate) struct Follower<'a, 't> {
     /// The server offers streaming lists, as far as we know.
     streams: bool,
     waits: Waits,
+    /// Waits after 410 are a row of their own: however long the server was away before, one that says this is there.
+    gone_waits: Waits,
     /// Under how many names in a row it was not there.
     absent: u32,
+    /// Since when it watches without failure.
+    watches_since: Option<Instant>,
     /// How many watches in a row said nothing at all.
     silent: u32,
     /// Since when the server has only an older picture than ours.
     older_since: Option<Instant>,
     /// The number of the client that did the last request.
     client: u64,
+    /// Something was understood since the last failure.
+    went_well: bool,
+    /// It failed, and the server was not found since.
+    is_troubled: bool,
+    /// When something was last understood, or we began.
+    heard_at: Instant,
+    /// Tells that another follower, for whom the server was away, has found it again.
+    findings: Receiver<u64>,
 }
 
 impl<'a, 't> Follower<'a, 't> {
     pub(crate) fn new(wish: Wish, door: &'a Door, tell: &'a Teller<'t>, pace: Pace) -> Self {
         let known = Known::new(wish.of);
-        let waits = Waits::default();
-        let (at, streams, absent, silent, older_since, client) = (None, true, 0, 0, None, 0);
-        Self { wish, door, tell, pace, known, at, streams, waits, absent, silent, older_since, client }
+        Self {
+            wish,
+            door,
+            tell,
+            pace,
+            known,
+            at: None,
+            streams: true,
+            waits: Waits::default(),
+            gone_waits: Waits::default(),
+            absent: 0,
+            watches_since: None,
+            silent: 0,
+            older_since: None,
+            client: 0,
+            went_well: false,
+            is_troubled: false,
+            heard_at: Instant::now(),
+            findings: door.findings(),
+        }
     }
 
     /// Follows until nobody listens any more.
@@ -89,23 +119,42 @@ impl<'a, 't> Follower<'a, 't> {
     async fn round(&mut self) -> Result<(), Stop> {
         match self.at.clone() {
             Some(at) => {
-                let lines = self.ask(Verb::Watch, &self.wish.watch(&at)).await?;
-                self.say(News::Answered(self.wish.of))?;
-                self.follow(lines).await
+                let mut lines = self.ask(Verb::Watch, &self.wish.watch(&at)).await?;
+                let begun = Instant::now();
+                // Garbage comes at once, and a server that has nothing to say says nothing.
+                if lines.is_quiet(self.pace.at_once).await? {
+                    self.found();
+                    self.say(News::Answered(self.wish.of))?;
+                }
+                self.follow(lines, begun).await
             }
             None if self.streams => {
                 let mut lines = self.ask(Verb::Watch, &self.wish.streaming_list()).await?;
                 self.list_by_stream(&mut lines).await?;
-                self.follow(lines).await
+                self.follow(lines, Instant::now()).await
             }
             None => self.list_by_pages().await,
         }
     }
 
     async fn ask(&mut self, verb: Verb, path: &str) -> Result<Incoming, Failure> {
+        self.findings.mark_unchanged();
         let (client, answer) = self.door.get(path).await;
         self.client = client;
         accepted(answer?, (verb, self.wish.of), self.pace.silence).await
+    }
+
+    /// Something that the server said was understood.
+    fn understood(&mut self) {
+        (self.went_well, self.heard_at) = (true, Instant::now());
+        self.found();
+    }
+
+    /// The server is there: whoever waits for it hears of that, if it was not there before.
+    fn found(&mut self) {
+        if std::mem::take(&mut self.is_troubled) {
+            self.door.has_found_it();
+        }
     }
 
     fn say_changed(&mut self, events: Vec<Event>) -> Result<(), Stop> {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::time::{sleep, timeout};
+
 use super::{Follower, Stop};
 use crate::failure::Failure;
 use crate::news::{News, Trouble, Watched};
@@ -15,6 +17,7 @@ const NAMES: u32 = 2;
 impl Follower<'_, '_> {
     /// Learns from a failure, tells of it, and waits.
     pub(super) async fn recover(&mut self, failure: Failure, lasted: Duration) -> Result<(), Stop> {
+        self.watches_since = None;
         if failure == Failure::Absent(Watched::ServiceCidrs) {
             // Older servers have it under another name, if at all.
             (self.at, self.wish.is_beta, self.absent) = (None, !self.wish.is_beta, self.absent + 1);
@@ -23,7 +26,7 @@ impl Follower<'_, '_> {
             }
             self.absent = 0;
             self.say(News::Absent(self.wish.of))?;
-            tokio::time::sleep(ABSENT_WAIT).await;
+            sleep(ABSENT_WAIT).await;
             return Ok(());
         }
         if matches!(failure, Failure::Rejected { .. }) && self.asks_for_less() {
@@ -38,10 +41,41 @@ impl Follower<'_, '_> {
         if failure.is_about_access() {
             self.door.renew(self.client).await;
         }
-        let retry_in = self.waits.after(lasted, failure.retry_after(), &self.pace);
-        self.say(News::Trouble(Trouble { of: self.wish.of, reason: failure.to_string(), retry_in }))?;
-        tokio::time::sleep(retry_in).await;
+        // Where a watch goes on from where it was, another try is cheap. Lists are not, so those that keep failing wait ever longer.
+        if std::mem::take(&mut self.went_well) && self.at.is_some() {
+            self.waits.begin_anew();
+        }
+        self.is_troubled = true;
+        let retry_in = match failure {
+            // How long it lasted tells nothing here: that may have been the list.
+            Failure::Gone => self.gone_waits.after(Duration::ZERO, None, &self.pace),
+            _ => self.waits.after(lasted, failure.retry_after(), &self.pace),
+        };
+        let (of, is_refusal) = (self.wish.of, failure.is_refusal());
+        self.say(News::Trouble(Trouble { of, reason: self.sentence(&failure), retry_in, is_refusal }))?;
+        self.wait(&failure, retry_in).await;
         Ok(())
+    }
+
+    /// A silence began before the request that found it.
+    fn sentence(&self, failure: &Failure) -> String {
+        match failure {
+            Failure::Silent(_) => Failure::Silent(self.heard_at.elapsed()).to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Waits, but no longer than until another follower finds the server.
+    async fn wait(&mut self, failure: &Failure, time: Duration) {
+        if !failure.is_about_the_way() {
+            return sleep(time).await;
+        }
+        if matches!(failure, Failure::Cut(_)) {
+            // What others found before it was cut tells nothing.
+            self.findings.mark_unchanged();
+        }
+        // Whoever tells of it lives as long as we do.
+        let _ = timeout(time, self.findings.changed()).await;
     }
 
     /// A server that rejects a request may be too old for it. Whether there is something to do without.

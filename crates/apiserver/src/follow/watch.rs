@@ -1,6 +1,6 @@
 //! Watches: lines become news, as they come.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::Event;
 
@@ -11,14 +11,24 @@ use crate::line::{Line, read_line};
 use crate::news::News;
 use crate::object::{Seen, number};
 
-/// After so many watches in a row that said nothing everything is read anew: a server may take watches and forget about them.
-const SILENT_MAX: u32 = 2;
-/// A watch that ends sooner than this, without a word, did not work.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// After so many watches in a row that said nothing, which is five minutes, everything is read anew: a server may take watches and forget
+/// about them. Not sooner: one that sends no bookmarks would be asked for whole lists all the time.
+const SILENT_MAX: u32 = 4;
 
 impl Follower<'_, '_> {
-    pub(super) async fn follow(&mut self, mut lines: Incoming) -> Result<(), Stop> {
-        let begun = Instant::now();
+    /// Follows a watch that began then. Watches without failure for a while have worked, also where they end soon or say nothing: the
+    /// next failure is a first one.
+    pub(super) async fn follow(&mut self, lines: Incoming, begun: Instant) -> Result<(), Stop> {
+        let since = *self.watches_since.get_or_insert(begun);
+        let ended = self.follow_to_its_end(lines, begun).await;
+        if since.elapsed() >= self.pace.calm {
+            self.waits.begin_anew();
+            self.gone_waits.begin_anew();
+        }
+        ended
+    }
+
+    async fn follow_to_its_end(&mut self, mut lines: Incoming, begun: Instant) -> Result<(), Stop> {
         let mut has_heard = false;
         loop {
             match lines.lines().await {
@@ -33,7 +43,7 @@ impl Follower<'_, '_> {
             }
             (has_heard, self.silent) = (true, 0);
         }
-        if has_heard || begun.elapsed() >= AT_ONCE {
+        if has_heard || begun.elapsed() >= self.pace.at_once {
             return Ok(());
         }
         Err(Failure::Cut("a watch ended as soon as it began".into()).into())
@@ -54,7 +64,10 @@ impl Follower<'_, '_> {
         for text in lines {
             has_heard = true;
             match read_line(self.wish.of, text) {
-                Ok(line) => self.follow_line(line, &mut events)?,
+                Ok(line) => {
+                    self.understood();
+                    self.follow_line(line, &mut events)?;
+                }
                 Err(failure) => {
                     ending = Err(failure.into());
                     break;

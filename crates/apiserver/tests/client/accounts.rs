@@ -1,17 +1,14 @@
-//! Who we are: certificates, tokens that rotate, programs that print them, the account of a Pod. All over TLS.
+//! Who we are: certificates, tokens that rotate, the account of a Pod. All over TLS.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::time::Duration;
 
-use apiserver::{Access, Account, Pace};
+use apiserver::{Access, Account, KubeconfigFile};
 use mockapi::objects::service;
 use mockapi::{Certificates, MockApi, Options, SERVICES, User, kubeconfig};
 
 use crate::listener::{Folder, Listener, quick};
 
-fn server() -> MockApi {
+pub(crate) fn server() -> MockApi {
     let tls = Some(Certificates::generate().unwrap());
     let server = MockApi::start(Options { tls, ..Options::default() }).unwrap();
     server.put(SERVICES, service("web", "10.96.0.1"));
@@ -19,18 +16,10 @@ fn server() -> MockApi {
 }
 
 /// The server no longer knows what it knew: whoever comes back must show something new.
-fn rotate(server: &MockApi, token: &str) {
+pub(crate) fn rotate(server: &MockApi, token: &str) {
     server.accept_tokens(&[token]);
     server.cut();
     server.put(SERVICES, service("db", "10.96.0.2"));
-}
-
-/// A program that is complete as soon as it is there.
-fn write_program(path: &Path, text: &str) {
-    let new = path.with_extension("new");
-    fs::write(&new, text).unwrap();
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(new, path).unwrap();
 }
 
 #[test]
@@ -84,53 +73,6 @@ fn a_token_file_is_read_again_when_the_token_rotates() {
     seen.until_services(&["db", "web"]);
 }
 
-#[test]
-fn a_program_makes_the_token_and_makes_another_one_when_it_expires() {
-    let (server, folder) = (server(), Folder::new());
-    let (program, token) = (folder.0.join("login"), folder.0.join("token"));
-    fs::write(&token, "first").unwrap();
-    let text = format!(
-        "#!/bin/sh\nprintf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"%s\"}}}}' \
-         \"$(cat {})\"\n",
-        token.display()
-    );
-    write_program(&program, &text);
-    server.accept_tokens(&["first"]);
-    let mut seen = Listener::with_kubeconfig(kubeconfig(&server, &User::Exec(program), &folder.0).unwrap());
-    seen.until_services(&["web"]);
-    fs::write(&token, "second").unwrap();
-    rotate(&server, "second");
-    seen.until_services(&["db", "web"]);
-}
-
-#[test]
-fn a_program_that_fails_is_trouble_and_is_run_again() {
-    let (server, folder) = (server(), Folder::new());
-    let path = kubeconfig(&server, &User::Exec(folder.0.join("missing")), &folder.0).unwrap();
-    let mut seen = Listener::with_kubeconfig(path);
-    seen.until_trouble("our account cannot be used");
-    let text = "#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"x\"}}'\n";
-    write_program(&folder.0.join("missing"), text);
-    seen.until_services(&["web"]);
-}
-
-#[test]
-fn a_program_that_hangs_is_killed_and_named() {
-    let (server, folder) = (server(), Folder::new());
-    let (program, pids) = (folder.0.join("login"), folder.0.join("pids"));
-    write_program(&program, &format!("#!/bin/sh\necho $$ >> {}\nexec sleep 1000\n", pids.display()));
-    let path = kubeconfig(&server, &User::Exec(program.clone()), &folder.0).unwrap();
-    let pace = Pace { answer: Duration::from_millis(500), ..quick() };
-    let mut seen = Listener::start(Access::Kubeconfig { path, master: None }, pace);
-    let trouble = seen.until_trouble("has not ended after 0.5 s, and was killed");
-    assert!(trouble.reason.contains(&format!("the program `{}`", program.display())), "{}", trouble.reason);
-    let pids = fs::read_to_string(&pids).unwrap();
-    let first = pids.lines().next().unwrap();
-    assert!(!fs::exists(format!("/proc/{first}")).unwrap(), "{first} is still there");
-    write_program(&program, "#!/bin/sh\necho '{\"status\":{\"token\":\"x\"}}'\n");
-    seen.until_services(&["web"]);
-}
-
 fn account(server: &MockApi, folder: &Folder) -> Access {
     fs::write(folder.0.join("ca.crt"), &server.certificates().unwrap().authority).unwrap();
     let url = server.url();
@@ -160,8 +102,68 @@ fn a_server_with_another_certificate_is_not_believed() {
     fs::write(folder.0.join("ca.crt"), Certificates::generate().unwrap().authority).unwrap();
     let mut seen = Listener::start(access, quick());
     let trouble = seen.until_trouble("cannot be reached");
-    assert!(trouble.reason.to_lowercase().contains("certificate"), "{}", trouble.reason);
+    let words = format!(
+        "the API server {}/ cannot be reached: its certificate is not from the authority in `{}`: if this is our server, put its \
+         authority there (",
+        server.url(),
+        folder.0.join("ca.crt").display()
+    );
+    assert!(trouble.reason.starts_with(&words), "{}", trouble.reason);
     assert!(server.seen().is_empty(), "no token goes to a stranger");
+}
+
+#[test]
+fn a_server_whose_certificate_has_expired_is_told_with_the_way_out() {
+    let (tls, folder) = (Some(Certificates::expired().unwrap()), Folder::new());
+    let server = MockApi::start(Options { tls, ..Options::default() }).unwrap();
+    let mut seen = Listener::with_kubeconfig(kubeconfig(&server, &User::Nobody, &folder.0).unwrap());
+    let trouble = seen.until_trouble("cannot be reached");
+    let words = "its certificate has expired: renew it on the server; or the clock of this host is wrong (";
+    assert!(trouble.reason.contains(words), "{}", trouble.reason);
+    assert!(trouble.reason.contains(&server.url()), "{}", trouble.reason);
+}
+
+#[test]
+fn each_mistake_in_a_kubeconfig_is_told_with_its_place_and_the_way_out() {
+    let (server, folder) = (server(), Folder::new());
+    let path = kubeconfig(&server, &User::Certificate, &folder.0).unwrap();
+    let good = fs::read_to_string(&path).unwrap();
+    let key = folder.0.join("client.key").display().to_string();
+    let said = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let said = Access::Kubeconfig { file: KubeconfigFile::of_flag(path.clone()), master: None }
+            .address()
+            .unwrap_err()
+            .to_string();
+        let (file, why) = said.split_once(" of --kubeconfig cannot be used: ").unwrap();
+        assert_eq!(file, format!("the file `{}`", path.display()));
+        why.to_owned()
+    };
+    assert_eq!(
+        said(&good.replace("current-context: test", "current-context: prod")),
+        "its `current-context` is `prod`, and no context has that name: it has `test`"
+    );
+    assert_eq!(
+        said(&good.replace("current-context: test\n", "")),
+        "it has no `current-context`: write there which of `contexts` to use"
+    );
+    assert_eq!(
+        said(&good.replace("cluster: test,", "cluster: other,")),
+        "its context leads to the cluster `other`, which is not in `clusters`: add it there"
+    );
+    assert_eq!(
+        said(&good.replace(&key, "/nowhere/client.key")),
+        "its `client-key` is the file `/nowhere/client.key`, which cannot be read: No such file or directory (os error 2). Allow this \
+         user to read it, or name another"
+    );
+    let authority = folder.0.join("ca.crt").display().to_string();
+    assert_eq!(
+        said(&good.replace(&authority, "/nowhere/ca.crt")),
+        "its `certificate-authority` is the file `/nowhere/ca.crt`, which cannot be read: No such file or directory (os error 2). \
+         Allow this user to read it, or name another"
+    );
+    let text = said("current-context: [");
+    assert!(text.starts_with("it is no kubeconfig: "), "{text}");
 }
 
 #[test]
@@ -170,16 +172,23 @@ fn a_master_takes_the_place_of_the_kubeconfigs_server() {
     let path = kubeconfig(&server, &User::Nobody, &folder.0).unwrap();
     let text = fs::read_to_string(&path).unwrap().replace(&server.url(), "https://192.0.2.1:1");
     fs::write(&path, text).unwrap();
-    let mut seen = Listener::start(Access::Kubeconfig { path, master: Some(server.url()) }, quick());
+    let mut seen = Listener::start(
+        Access::Kubeconfig { file: KubeconfigFile::of_flag(path), master: Some(server.url()) },
+        quick(),
+    );
     seen.until_services(&["web"]);
 }
 
 #[test]
 fn what_was_named_wrongly_is_said_before_anything_starts() {
     let folder = Folder::new();
-    let missing = Access::Kubeconfig { path: folder.0.join("nothing"), master: None };
+    let missing =
+        Access::Kubeconfig { file: KubeconfigFile::of_flag(folder.0.join("nothing")), master: None };
     let said = missing.address().unwrap_err().to_string();
     assert!(said.contains("--kubeconfig cannot be used") && said.contains("nothing"), "{said}");
+    let file = KubeconfigFile::of_document(folder.0.join("nothing"));
+    let said = Access::Kubeconfig { file, master: None }.address().unwrap_err().to_string();
+    assert!(said.contains("nothing` of clientConnection.kubeconfig cannot be used"), "{said}");
     let said = Access::Master("10.0.0.1:6443".into()).address().unwrap_err().to_string();
     assert!(said.contains("`10.0.0.1:6443` of --master is no URL"), "{said}");
     assert_eq!(Access::Master("http://10.0.0.1:8080".into()).address().unwrap(), "http://10.0.0.1:8080/");

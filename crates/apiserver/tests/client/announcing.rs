@@ -148,15 +148,31 @@ fn a_storm_is_bounded_and_told_once() {
 fn a_server_that_is_away_is_tried_a_few_times_and_the_rest_is_dropped() {
     let server = server();
     let saying = announcing(&server);
+    assert!(saying.announcer.say(started()));
+    until(&server, "the server was there", |events| events.len() == 1);
     server.fault(Requests::Of(EVENTS), Fault::Hangup, Some(8));
     assert!(saying.announcer.say(refused("web", "lost after eight tries")));
-    assert!(saying.announcer.say(started()));
-    until(&server, "the next one", |events| !events.is_empty());
-    assert_eq!(server.events()[0]["reason"], "Starting");
+    assert!(saying.announcer.say(refused("web", "the next one")));
+    until(&server, "the next one", |events| events.len() == 2);
+    assert_eq!(server.events()[1]["note"], "the next one");
     assert!(saying.told.try_recv().is_err(), "that the server is away is told by those who watch");
     server.fault(Requests::Of(EVENTS), Fault::Status { code: 503, retry_after: None }, Some(3));
     assert!(saying.announcer.say(refused("web", "taken at the fourth try")));
-    until(&server, "it", |events| events.len() == 2);
+    until(&server, "it", |events| events.len() == 3);
+}
+
+#[test]
+fn what_is_said_before_the_server_was_ever_there_waits_for_it() {
+    let server = server();
+    let saying = announcing(&server);
+    server.fault(Requests::Of(EVENTS), Fault::Hangup, Some(20));
+    assert!(saying.announcer.say(started()));
+    until(&server, "twenty tries", |_| requests(&server) >= 20);
+    // Much more is said meanwhile than can wait.
+    let taken = (0..1000).filter(|n: &u32| saying.announcer.say(refused("web", &n.to_string()))).count();
+    assert!(taken < 100, "{taken}");
+    until(&server, "the first word", |events| events.iter().any(|event| event["reason"] == "Starting"));
+    assert_eq!(server.events()[0]["reason"], "Starting");
 }
 
 #[test]

@@ -9,14 +9,14 @@ use serde_json::json;
 
 use crate::listener::{Listener, quick};
 
-fn server() -> MockApi {
+pub(crate) fn server() -> MockApi {
     let server = MockApi::start(Options::default()).unwrap();
     server.put(SERVICES, service("web", "10.96.0.1"));
     server.put(SLICES, slice("web", &["10.244.2.7"]));
     server
 }
 
-fn in_pages() -> MockApi {
+pub(crate) fn in_pages() -> MockApi {
     let server = server();
     server.offer(Offers { streaming_lists: false, ..Offers::default() });
     server
@@ -190,7 +190,7 @@ fn an_answer_that_is_cut_in_the_middle_of_an_object_is_survived() {
 
 #[test]
 fn garbage_is_survived() {
-    survives(&Fault::Garbage, "");
+    survives(&Fault::Garbage, "is no Kubernetes list or watch");
     survives(&Fault::NotHttp, "cannot be reached");
 }
 
@@ -200,8 +200,25 @@ fn garbage_in_place_of_a_list_is_called_so() {
     server.fault(Requests::Lists(SERVICES), Fault::Garbage, Some(1));
     let mut seen = Listener::of(&server);
     let trouble = seen.until_trouble("cannot be understood");
-    assert!(trouble.reason.contains("a page of 28 bytes about services"), "{}", trouble.reason);
+    for words in ["its answer about services is no Kubernetes list", "it begins with `", "(28 bytes; "] {
+        assert!(trouble.reason.contains(words), "no {words:?} in {}", trouble.reason);
+    }
     seen.until_complete();
+}
+
+#[test]
+fn garbage_is_no_sign_that_the_server_answers_again() {
+    let server = server();
+    let mut seen = Listener::of(&server);
+    seen.until("all four are complete", |seen| seen.complete.len() == 4);
+    server.fault(Requests::Watches(SERVICES), Fault::Garbage, Some(3));
+    server.cut();
+    seen.until("three troubles", |seen| {
+        seen.troubles.iter().filter(|trouble| trouble.reason.contains("is no Kubernetes list")).count() == 3
+    });
+    assert_eq!(seen.answered.get(&Watched::Services), None);
+    server.put(SERVICES, service("db", "10.96.0.2"));
+    seen.until_services(&["db", "web"]);
 }
 
 #[test]
@@ -261,12 +278,12 @@ fn a_server_that_takes_watches_and_says_nothing_is_not_taken_for_a_sign_that_not
     let server = server();
     let mut seen = Listener::paced(&server, Pace { silence: Duration::from_millis(300), ..quick() });
     seen.until("all four are complete", |seen| seen.complete.len() == 4);
-    server.fault(Requests::Watches(SERVICES), Fault::Silence, Some(2));
+    server.fault(Requests::Watches(SERVICES), Fault::Silence, Some(4));
     server.cut();
     // This happens while nobody is told.
     server.put(SERVICES, service("db", "10.96.0.2"));
     let heard = seen.heard;
-    seen.until("two watches that the server took", |seen| seen.answered.get(&Watched::Services) == Some(&2));
+    seen.until("four watches that the server took", |seen| seen.answered.get(&Watched::Services) == Some(&4));
     assert_eq!((seen.heard, seen.services()), (heard, vec!["default/web".to_owned()]), "nothing was heard");
     seen.until_services(&["db", "web"]);
     seen.until("a second list", |seen| seen.lists[&Watched::Services] == 2);
@@ -279,9 +296,26 @@ fn a_watch_that_goes_silent_in_the_middle_of_a_line_is_trouble() {
     seen.until_complete();
     server.fault(Requests::Watches(SERVICES), Fault::HalfLine, Some(1));
     server.cut();
-    seen.until_trouble("silent for 0.3 s");
+    seen.until_trouble("silent for 0.");
     server.put(SERVICES, service("db", "10.96.0.2"));
     seen.until_services(&["db", "web"]);
+}
+
+#[test]
+fn a_silence_is_told_as_long_as_it_was() {
+    let server = in_pages();
+    let silence = Duration::from_millis(400);
+    let mut seen = Listener::paced(&server, Pace { silence, answer: silence, ..quick() });
+    seen.until("all four are complete", |seen| seen.complete.len() == 4);
+    let begun = Instant::now();
+    // Four watches are taken and say nothing, and then a list is never answered.
+    server.fault(Requests::Of(SERVICES), Fault::Silence, None);
+    server.cut();
+    let trouble = seen.until_trouble("silent for");
+    let told = trouble.reason.split("silent for ").nth(1).and_then(|rest| rest.split(' ').next());
+    let told: f32 = told.unwrap().parse().unwrap();
+    assert!(told >= 1.9, "{}", trouble.reason);
+    assert!(told <= begun.elapsed().as_secs_f32() + silence.as_secs_f32(), "{}", trouble.reason);
 }
 
 #[test]
@@ -342,4 +376,62 @@ fn waits_grow_while_the_server_is_gone() {
     let of_services = seen.troubles.iter().filter(|trouble| trouble.of == Watched::Services);
     let waits: Vec<Duration> = of_services.map(|trouble| trouble.retry_in).collect();
     assert!(waits[5] > waits[0] * 4, "{waits:?}");
+}
+
+#[test]
+fn after_something_went_well_the_next_failure_is_a_first_one() {
+    for streaming_lists in [true, false] {
+        let mut server = server();
+        server.offer(Offers { streaming_lists, ..Offers::default() });
+        server.stop();
+        let mut seen = Listener::paced(&server, Pace { wait_max: Duration::from_secs(5), ..quick() });
+        let of_services = |seen: &Listener| -> Vec<Duration> {
+            let troubles = seen.troubles.iter().filter(|trouble| trouble.of == Watched::Services);
+            troubles.map(|trouble| trouble.retry_in).collect()
+        };
+        seen.until("seven failures", |seen| of_services(seen).len() == 7);
+        assert!(of_services(&seen)[6] >= quick().wait_min * 32);
+        server.start_again().unwrap();
+        seen.until_complete();
+        seen.troubles.clear();
+        server.fault(Requests::Watches(SERVICES), Fault::Hangup, Some(1));
+        server.cut();
+        seen.until("the first failure after it", |seen| !of_services(seen).is_empty());
+        assert!(of_services(&seen)[0] <= quick().wait_min, "{:?}", seen.troubles);
+    }
+}
+
+#[test]
+fn who_waits_tries_at_once_when_another_kind_finds_the_server() {
+    let mut server = server();
+    server.stop();
+    // From two to four seconds each.
+    let (wait, begun) = (Duration::from_secs(4), Instant::now());
+    let mut seen = Listener::paced(&server, Pace { wait_min: wait, wait_max: wait, ..quick() });
+    seen.until("all four have failed", |seen| {
+        Watched::ALL.iter().all(|of| seen.troubles.iter().any(|trouble| trouble.of == *of))
+    });
+    server.start_again().unwrap();
+    seen.until("all four are complete", |seen| seen.complete.len() == 4);
+    let longest = seen.troubles.iter().map(|trouble| trouble.retry_in).max().unwrap();
+    assert!(begun.elapsed() < longest, "the last one has waited to its end: {:?}", seen.troubles);
+}
+
+#[test]
+fn a_server_that_comes_back_with_nothing_to_say_is_found_by_all_at_once() {
+    let mut server = server();
+    // From four to eight seconds each, so that they seldom end together.
+    let wait = Duration::from_secs(8);
+    let mut seen = Listener::paced(&server, Pace { wait_min: wait, wait_max: wait, ..quick() });
+    seen.until("all four are complete", |seen| seen.complete.len() == 4);
+    let begun = Instant::now();
+    server.stop();
+    seen.until("all four have failed", |seen| {
+        Watched::ALL.iter().all(|of| seen.troubles.iter().any(|trouble| trouble.of == *of))
+    });
+    seen.answered.clear();
+    server.start_again().unwrap();
+    seen.until("a watch of each", |seen| seen.answered.len() == 4);
+    let longest = seen.troubles.iter().map(|trouble| trouble.retry_in).max().unwrap();
+    assert!(begun.elapsed() < longest, "the last one has waited to its end: {:?}", seen.troubles);
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use apiserver::{Access, News, Pace, Settings, Trigger, Trouble, Watched};
+use apiserver::{Access, KubeconfigFile, News, Pace, Settings, Trigger, Trouble, Watched};
 use mockapi::MockApi;
 use model::{Cluster, Config};
 
@@ -42,6 +42,7 @@ pub(crate) fn quick() -> Pace {
         wait_max: Duration::from_millis(50),
         answer: Duration::from_secs(10),
         silence: Duration::from_secs(10),
+        at_once: Duration::from_millis(100),
         calm: Duration::from_secs(5),
         older: Duration::from_secs(600),
     }
@@ -60,7 +61,7 @@ impl Listener {
 
     /// By a kubeconfig.
     pub(crate) fn with_kubeconfig(path: PathBuf) -> Self {
-        Self::start(Access::Kubeconfig { path, master: None }, quick())
+        Self::start(Access::Kubeconfig { file: KubeconfigFile::of_flag(path), master: None }, quick())
     }
 
     pub(crate) fn start(access: Access, pace: Pace) -> Self {

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `watching` | what is watched, and how: lists, pages, streams, bookmarks, selectors |
 //! | `announcing` | what we say to the cluster, as Events |
-//! | `accounts` | who we are: certificates, tokens that rotate, programs, the account of a Pod |
+//! | `accounts` | who we are: certificates, tokens that rotate, the account of a Pod |
+//! | `programs` | programs that make our token, also such that fail or hang |
 //! | `faults` | each fault, one by one: what was told stays, and it goes on by itself |
+//! | `waits` | how long the next try waits, once the server answers again |
 //! | `time` | nothing goes back in time |
 //! | `real` | the same against the real programs, where there are some |
 //! | `listener` | the other end of the client: what it told, as a picture |
@@ -16,6 +18,8 @@ mod accounts;
 mod announcing;
 mod faults;
 mod listener;
+mod programs;
 mod real;
 mod time;
+mod waits;
 mod watching;

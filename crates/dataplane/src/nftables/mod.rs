@@ -163,6 +163,17 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.v6.forget();
         Ok(())
     }
+
+    /// Upstream's table of the same name serves, too.
+    fn is_flushed(&mut self) -> Result<bool, SyncError> {
+        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+            let tables = self.kernel.tables(family)?;
+            if tables.iter().any(|table| &*table.name == layout::TABLE && !table.is_dormant) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Our mark, in any version of the layout.

@@ -150,31 +150,21 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept { variant, family, kept } => write!(f, "{kept} ({variant}, {family})"),
-            Self::Failed { variant, family, table, error: error @ Error::NotPermitted { .. } } => write!(
-                f,
-                "whether rules of upstream's are in table {table} cannot be seen ({variant}, {family}); if there are some, they stay beside ours: \
-                 {error}"
-            ),
             Self::Failed { variant, family, table, error } => write!(
                 f,
                 "upstream's iptables rules stay in table {table} ({variant}, {family}); ours are in force beside them: {error}"
             ),
             Self::NoProgram { variant, family, because } => {
-                let (seen, way_out) = match variant {
-                    Variant::Nft => (
-                        "chains of upstream's iptables mode are in nf_tables",
-                        "run `kube-proxy --cleanup`, or ",
-                    ),
-                    Variant::Legacy => (
-                        "there is a legacy iptables table `nat`, in which rules of upstream kube-proxy may be",
-                        "if it ran on this node in iptables mode, run `kube-proxy --cleanup`, or ",
-                    ),
+                let tables = match variant {
+                    Variant::Nft => "nf_tables",
+                    Variant::Legacy => "legacy tables",
                 };
                 write!(
                     f,
-                    "{seen} ({variant}, {family}), and there is no program `{variant}` here to look after them, so they "
+                    "chains of upstream's iptables mode are in {tables} ({variant}, {family}), and there is no program `{variant}` here to look \
+                     after them, so they stay: run `portway cleanup --mode iptables --force` with a portway beside which the package iptables \
+                     is installed"
                 )?;
-                write!(f, "stay: {way_out}install the package iptables and restart portway")?;
                 because.iter().try_for_each(|error| write!(f, "; {error}"))
             }
         }
@@ -222,7 +212,7 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &De
         for variant in Variant::ALL {
             let seen = match variant {
                 Variant::Nft => is_in_nft(nft, family),
-                Variant::Legacy => Some(found.legacy.contains(&family)),
+                Variant::Legacy => Some(is_in_legacy(found, family)),
             };
             let because = found.problems.clone();
             match (seen, found.door(variant, family)) {
@@ -233,6 +223,21 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &De
         }
     }
     done
+}
+
+/// Whether chains of theirs are in the legacy tables, or may be.
+fn is_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
+    found.legacy.iter().any(|legacy| legacy.family == family && legacy.may_have(is_theirs))
+}
+
+/// Chains of theirs that are in legacy tables into which we may not look: what the programs say to that. Rules that we write elsewhere may come
+/// after those.
+pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Error> {
+    let families = Family::ALL.into_iter().filter(|family| is_in_legacy(found, *family)).collect::<Vec<_>>();
+    families.into_iter().find_map(|family| match found.door(Variant::Legacy, family)?.save(Table::Nat) {
+        Err(error @ Error::NotPermitted { .. }) => Some(error),
+        _ => None,
+    })
 }
 
 /// Whether there is anything of theirs behind this door that could be removed.

@@ -1,7 +1,7 @@
 //! What goes and what stays, on tables in memory.
 
 use kernel::nft::{Chain, Family as NftFamily, Kernel, Operation, Simulated as SimulatedNft, Transaction};
-use kernel::xtables::{Saved, Simulated};
+use kernel::xtables::{Legacy, Saved, Simulated};
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn door(texts: &[&str]) -> Simulated {
 }
 
 fn take(door: Simulated) -> (TakeOver, Simulated) {
-    let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4] };
+    let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4.into()] };
     let done = take_over(&mut found, &mut SimulatedNft::default(), None);
     (done, found.programs.remove(0))
 }
@@ -203,7 +203,7 @@ fn chains_that_no_program_can_remove_are_told() {
     transaction.replace_table(None);
     transaction.push(Operation::AddChain(Chain::new("KUBE-SERVICES")));
     nft.run(&transaction).unwrap();
-    let mut found = Found::<Simulated> { legacy: vec![Family::V6], ..Found::default() };
+    let mut found = Found::<Simulated> { legacy: vec![Family::V6.into()], ..Found::default() };
     let words: Vec<_> =
         take_over(&mut found, &mut nft, None).problems.iter().map(ToString::to_string).collect();
     assert_eq!(words.len(), 2);
@@ -211,7 +211,20 @@ fn chains_that_no_program_can_remove_are_told() {
         words[0].contains("are in nf_tables (iptables-nft, IPv4), and there is no program `iptables-nft`"),
         "{words:?}"
     );
-    assert!(words[1].contains("a legacy iptables table `nat`") && words[1].contains("IPv6"), "{words:?}");
+    assert!(words[1].contains("are in legacy tables (iptables-legacy, IPv6)"), "{words:?}");
+}
+
+#[test]
+fn legacy_tables_without_chains_of_theirs_are_nobodys_business() {
+    let with =
+        |chain: &str| Legacy { family: Family::V4, chains: Some(vec![(Table::Nat, chain.to_owned())]) };
+    let problems = |legacy| {
+        let mut found = Found::<Simulated> { legacy: vec![legacy], ..Found::default() };
+        take_over(&mut found, &mut SimulatedNft::default(), None).problems.len()
+    };
+    assert_eq!(problems(with("DOCKER")), 0);
+    assert_eq!(problems(with("KUBE-SERVICES")), 1, "there is no program to remove them");
+    assert_eq!(problems(Family::V4.into()), 1, "nobody knows what is in them");
 }
 
 #[test]
@@ -262,7 +275,7 @@ fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
         (Rules::Userspace, "KUBE-PORTALS-CONTAINER", "KUBE-SVC-XPGD46QRK7WJZT7O"),
     ] {
         let both = door(&[NAT, FILTER, MANGLE, OLD_NAT, OLD_FILTER]);
-        let mut found = Found { programs: vec![both], problems: Vec::new(), legacy: vec![Family::V4] };
+        let mut found = Found { programs: vec![both], problems: Vec::new(), legacy: vec![Family::V4.into()] };
         let ours = Ours { variant: Variant::Legacy, rules };
         let done = take_over(&mut found, &mut SimulatedNft::default(), Some(ours));
         assert_eq!(done.problems, []);
@@ -273,7 +286,7 @@ fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
         assert!(nat.contains("KUBE-PROXY-CANARY") && filter.contains("KUBE-SERVICES"), "{filter}");
         assert_eq!(filter.contains("KUBE-FORWARD"), rules == Rules::Iptables);
         assert_eq!(filter.contains("NON-LOCAL"), rules == Rules::Userspace);
-        let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4] };
+        let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4.into()] };
         assert_eq!(take_over(&mut found, &mut SimulatedNft::default(), Some(ours)), TakeOver::default());
     }
 }

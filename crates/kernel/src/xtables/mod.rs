@@ -6,6 +6,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `programs` | the real thing: [`Programs`], found on the `PATH` |
+//! | `legacy` | which chains are in legacy tables, for those who may not start their programs: [`Legacy`] |
 //! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
 //! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
@@ -24,6 +25,7 @@
 
 mod error;
 mod faulty;
+mod legacy;
 mod parse;
 mod process;
 mod programs;
@@ -35,6 +37,7 @@ use std::fmt;
 
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty, WHOLE, parts};
+pub use legacy::Legacy;
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
 pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};

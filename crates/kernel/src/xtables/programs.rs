@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::error::{Error, OLDEST, Result, Version};
+use super::legacy::Legacy;
 use super::process::{Ended, line, run};
 use super::{Family, Table, Variant, Xtables};
 
@@ -46,8 +47,8 @@ pub struct Found<X = Programs> {
     pub programs: Vec<X>,
     /// Why the rest cannot.
     pub problems: Vec<Error>,
-    /// Families in which the kernel has a legacy table `nat`, whether or not there is a program to look into it.
-    pub legacy: Vec<Family>,
+    /// The legacy tables of families in which the kernel has one `nat`, whether or not there is a program to look into it.
+    pub legacy: Vec<Legacy>,
 }
 
 impl<X> Default for Found<X> {
@@ -75,8 +76,7 @@ impl Programs {
     pub fn find_in(folders: &[PathBuf]) -> Found {
         let mut found = Found::default();
         for family in Family::ALL {
-            let has_nat = legacy_tables(family).is_ok_and(|tables| tables.iter().any(|table| table == "nat"));
-            found.legacy.extend(has_nat.then_some(family));
+            found.legacy.extend(Legacy::look(family));
             let plain = Plain::look(folders, family);
             if let Err(error) = &plain {
                 found.problems.push(error.clone());

@@ -122,7 +122,10 @@ impl Cluster {
             Event::DeleteService(name) => self.set_service(&name, None),
             Event::Apply(Fact::EndpointSlice(slice)) => self.apply_slice(slice),
             Event::DeleteSlice(name) => self.delete_slice(&name),
-            Event::Apply(Fact::Node(node)) => self.set_node(node.name.clone(), Some(node)),
+            Event::Apply(Fact::Node(mut node)) => {
+                node.reports.extend(self.config.objection_to(&node));
+                self.set_node(node.name.clone(), Some(node))
+            }
             Event::DeleteNode(name) => self.set_node(name, None),
             Event::Apply(Fact::ServiceCidr(cidr)) => self.set_service_cidr(cidr.name.clone(), Some(cidr)),
             Event::DeleteServiceCidr(name) => self.set_service_cidr(name, None),

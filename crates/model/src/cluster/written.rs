@@ -40,12 +40,15 @@ fn service(service: &Service) -> Value {
         [Family::V4, Family::V6].into_iter().filter_map(|f| *service.cluster_ips.get(f)).collect();
     let mut spec = json!({
         "type": type_name(service.kind),
-        "clusterIPs": if ips.is_empty() { json!(["None"]) } else { json!(ips) },
-        "clusterIP": ips.first().map_or_else(|| json!("None"), |ip| json!(ip)),
         "ports": service.ports.iter().map(port).collect::<Vec<_>>(),
         "internalTrafficPolicy": policy_name(service.internal_policy),
         "externalTrafficPolicy": policy_name(service.external_policy),
     });
+    // A name elsewhere is not headless: where it has no address, there is nothing to say of one.
+    if service.kind != ServiceType::ExternalName || !ips.is_empty() {
+        spec["clusterIPs"] = if ips.is_empty() { json!(["None"]) } else { json!(ips) };
+        spec["clusterIP"] = ips.first().map_or_else(|| json!("None"), |ip| json!(ip));
+    }
     if let Some(seconds) = service.affinity_seconds {
         spec["sessionAffinity"] = json!("ClientIP");
         spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": seconds}});

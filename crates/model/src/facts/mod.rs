@@ -7,6 +7,8 @@ mod node;
 mod service;
 mod slice;
 
+use crate::report::Report;
+
 pub use node::{Node, ServiceCidr};
 pub use service::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
 pub use slice::{EndpointFact, EndpointSlice, Hints, SlicePort};
@@ -22,4 +24,16 @@ pub enum Fact {
     Node(Node),
     /// A ServiceCIDR.
     ServiceCidr(ServiceCidr),
+}
+
+impl Fact {
+    /// What was malformed in the object.
+    pub fn reports(&self) -> &[Report] {
+        match self {
+            Fact::Service(service) => &service.reports,
+            Fact::EndpointSlice(slice) => &slice.reports,
+            Fact::Node(node) => &node.reports,
+            Fact::ServiceCidr(cidr) => &cidr.reports,
+        }
+    }
 }

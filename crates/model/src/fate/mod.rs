@@ -170,24 +170,13 @@ impl Question<'_> {
         }
         let is_relayed = !self.promises.keeps_source;
         let everyone_masqueraded = is_relayed || self.is_masqueraded(route.masquerade);
-        if is_relayed {
-            why.push(Why::Relayed);
-        } else if everyone_masqueraded {
-            why.push(Why::Masqueraded { rule: route.masquerade, kind: route.kind });
-        } else if route.masquerade == Masquerade::Nobody {
-            why.push(Why::NoDetector);
-        }
         let landing = |e: &crate::table::Endpoint| {
-            // What comes in from elsewhere and stays on this host passes no point where its source could be hidden.
-            let is_delivered_here = !self.is_this_host() && self.table.node().is_own(e.address);
             let is_hidden = everyone_masqueraded || self.is_hairpin(e.address, e.place);
-            let masqueraded = is_relayed || (!is_delivered_here && is_hidden);
+            let masqueraded = is_relayed || (!self.is_delivered_here(e.address) && is_hidden);
             Landing { address: e.address, port: e.port, slots: e.slots, masqueraded }
         };
         let landings: Vec<Landing> = pool.endpoints().iter().map(landing).collect();
-        if !everyone_masqueraded && landings.iter().any(|l| l.masqueraded) {
-            why.push(Why::Hairpin { address: self.packet.source });
-        }
+        why.extend(if is_relayed { vec![Why::Relayed] } else { self.why_sources(route, &landings) });
         if let Some(seconds) = port.affinity_seconds {
             why.push(Why::Affinity { seconds });
         }
@@ -197,6 +186,27 @@ impl Question<'_> {
             port: port.id().clone(),
             affinity_seconds: port.affinity_seconds,
         }
+    }
+
+    /// Which endpoints see the source, and why.
+    fn why_sources(&self, route: &Route, landings: &[Landing]) -> Vec<Why> {
+        let any_hidden = landings.iter().any(|landing| landing.masqueraded);
+        let any_seen = landings.iter().any(|landing| !landing.masqueraded);
+        let why = if self.is_masqueraded(route.masquerade) {
+            let hidden = Why::Masqueraded { rule: route.masquerade, kind: route.kind };
+            let seen = Why::DeliveredHere { are_all: !any_hidden };
+            [any_hidden.then_some(hidden), any_seen.then_some(seen)]
+        } else {
+            let has_no_detector = route.masquerade == Masquerade::Nobody;
+            let hairpin = Why::Hairpin { address: self.packet.source };
+            [has_no_detector.then_some(Why::NoDetector), any_hidden.then_some(hairpin)]
+        };
+        why.into_iter().flatten().collect()
+    }
+
+    /// What comes in from elsewhere and stays on this host passes no point where its source could be hidden.
+    fn is_delivered_here(&self, endpoint: IpAddr) -> bool {
+        !self.is_this_host() && self.table.node().is_own(endpoint)
     }
 
     fn is_masqueraded(&self, rule: Masquerade) -> bool {

@@ -20,6 +20,7 @@ pub enum Why {
     NoLocalEndpoints { is_internal: bool },
     Chosen { how: How, is_cluster_ip: bool },
     Masqueraded { rule: Masquerade, kind: FrontendKind },
+    DeliveredHere { are_all: bool },
     NoDetector,
     Relayed,
     Weights { has_drained: bool },
@@ -78,6 +79,12 @@ impl fmt::Display for Why {
             }
             Why::Chosen { how, is_cluster_ip } => f.write_str(chosen(*how, *is_cluster_ip)),
             Why::Masqueraded { rule, kind } => f.write_str(masqueraded(*rule, *kind)),
+            Why::DeliveredHere { are_all: true } => f.write_str(
+                "the source is kept: the endpoint has an address of this node, and what stays here is never masqueraded",
+            ),
+            Why::DeliveredHere { are_all: false } => f.write_str(
+                "but endpoints with an address of this node see the source: what stays here is never masqueraded",
+            ),
             Why::NoDetector => f.write_str(
                 "the source is kept: nothing says which sources are pods (detectLocalMode, clusterCIDR), so none counts as outside",
             ),

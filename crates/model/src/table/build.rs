@@ -180,6 +180,17 @@ impl Builder<'_> {
         Some(Action::Forward(Pool::new(choice.how, endpoints.collect())))
     }
 
+    /// Why the operator does not want this external or load balancer IP to be served.
+    fn refusal(&self, ip: IpAddr, kind: FrontendKind) -> Option<&'static str> {
+        let config = self.cluster.config();
+        if kind == FrontendKind::ExternalIp && config.refuses_external_ips {
+            return Some(
+                "external IPs are not served here (feature gate AllowServiceExternalIPs); it is refused",
+            );
+        }
+        (!config.allows_external_ip(ip)).then_some("is outside the allowed external IPs; it is refused")
+    }
+
     fn frontends(&self, family: Family, reports: &mut Vec<Report>) -> Vec<(Frontend, FrontendKind)> {
         let (protocol, port) = (self.spec.protocol, self.spec.port);
         let address = |ip| Frontend::Address { ip, protocol, port };
@@ -193,14 +204,9 @@ impl Builder<'_> {
             let ips = balancers.map(|ip| (ip, FrontendKind::LoadBalancerIp));
             let ips = ips.chain(external.external_ips.iter().map(|ip| (*ip, FrontendKind::ExternalIp)));
             for (ip, kind) in ips.filter(|(ip, _)| Family::of(*ip) == family) {
-                if self.cluster.config().allows_external_ip(ip) {
-                    found.push((address(ip), kind));
-                } else {
-                    reports.push(self.report(
-                        kind.field(),
-                        &ip.to_string(),
-                        "is outside the allowed external IPs; it is refused",
-                    ));
+                match self.refusal(ip, kind) {
+                    None => found.push((address(ip), kind)),
+                    Some(why) => reports.push(self.report(kind.field(), &ip.to_string(), why)),
                 }
             }
         }

@@ -15,6 +15,8 @@
 )]
 
 mod cluster;
+#[path = "../nftables/command.rs"]
+mod command;
 mod node;
 mod page;
 
@@ -23,12 +25,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cluster::Cluster;
+use command::{end, has, write_json};
 use node::Node;
 use serde::Serialize;
 
 /// Services, starts, single changes, and changes of the storm.
 const WHOLE: Size = Size { services: 45_000, starts: 3, changes: 200, storm: 10_000 };
 const QUICK: Size = Size { services: 1_000, starts: 1, changes: 20, storm: 1_000 };
+/// The shortest wait between writes in each storm: ours by default, then upstream's.
+const STORM_PERIODS: [&str; 2] = ["50ms", "1s"];
 /// One change of the storm in so long.
 const STORM_PACE: Duration = Duration::from_millis(1);
 
@@ -47,7 +52,8 @@ struct Results {
     load_before: f64,
     starts: Vec<Start>,
     changes: Vec<f64>,
-    storm: Storm,
+    /// With the default's shortest wait between writes, and with upstream's.
+    storms: Vec<Storm>,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,38 +65,30 @@ struct Start {
 
 #[derive(Debug, Serialize)]
 struct Storm {
+    min_sync_period: &'static str,
     changes: u32,
     /// From its first change to its last.
     lasted: f64,
     /// From its last change until nothing waited to be written.
     behind: f64,
     syncs: f64,
+    /// Of portway, from the first change until nothing waited to be written.
+    cpu: f64,
     rss: f64,
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
     if let Err(error) = kernel::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
-    let is_quick = std::env::args().any(|word| word == "--quick");
+    let is_quick = has("--quick");
     let results = measure(if is_quick { QUICK } else { WHOLE })?;
     println!("{}", page::render(&results).trim_end());
-    let mut arguments = std::env::args().skip_while(|word| word != "--json").skip(1);
-    if let Some(file) = arguments.next() {
-        let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))?;
-    }
-    Ok(())
+    write_json(&results)
 }
 
 fn measure(size: Size) -> Result<Results> {
@@ -107,9 +105,12 @@ fn measure(size: Size) -> Result<Results> {
     let changes = (1..=size.changes).map(|turn| node.time_change(&cluster, turn).map(milliseconds));
     let changes = changes.collect::<Result<Vec<_>>>()?;
     drop(node);
-    let (_, node, cluster) = start(size, &[])?;
-    let storm = storm(&node, &cluster, size.storm)?;
-    Ok(Results { services: size.services, load_before, starts, changes, storm })
+    let mut storms = Vec::new();
+    for period in STORM_PERIODS {
+        let (_, node, cluster) = start(size, &["--min-sync-period", period])?;
+        storms.push(storm(&node, &cluster, size.storm, period)?);
+    }
+    Ok(Results { services: size.services, load_before, starts, changes, storms })
 }
 
 /// Starts the program on an empty kernel.
@@ -124,9 +125,9 @@ fn start(size: Size, arguments: &[&str]) -> Result<(Start, Node, Cluster)> {
     Ok((start, node, cluster))
 }
 
-fn storm(node: &Node, cluster: &Cluster, changes: u32) -> Result<Storm> {
-    eprintln!("a storm of {changes} changes …");
-    let (counted, syncs) = (node.metric(CHANGES)?, node.metric(SYNCS)?);
+fn storm(node: &Node, cluster: &Cluster, changes: u32, min_sync_period: &'static str) -> Result<Storm> {
+    eprintln!("a storm of {changes} changes, written every {min_sync_period} …");
+    let (counted, syncs, cpu) = (node.metric(CHANGES)?, node.metric(SYNCS)?, node.metric(CPU)?);
     let begun = Instant::now();
     for turn in 0..changes {
         cluster.change(turn);
@@ -142,10 +143,12 @@ fn storm(node: &Node, cluster: &Cluster, changes: u32) -> Result<Storm> {
     }
     let behind = milliseconds(ended.elapsed());
     let rss = node.memory_mib("VmRSS").context("the process tells no memory")?;
-    Ok(Storm { changes, lasted: milliseconds(lasted), behind, syncs: node.metric(SYNCS)? - syncs, rss })
+    let (syncs, cpu) = (node.metric(SYNCS)? - syncs, (node.metric(CPU)? - cpu) * 1e3);
+    Ok(Storm { min_sync_period, changes, lasted: milliseconds(lasted), behind, syncs, cpu, rss })
 }
 
 const CHANGES: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_total";
+const CPU: &str = "process_cpu_seconds_total";
 const PENDING: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_pending";
 const SYNCS: &str = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::Results;
+use crate::{Results, Storm};
 
 const START_S: f64 = 6.0;
 const RSS_MIB: f64 = 150.0;
@@ -10,7 +10,8 @@ const CHANGE_MS: f64 = 5.0;
 const BEHIND_MS: f64 = 1_000.0;
 
 pub(crate) fn render(results: &Results) -> String {
-    let Results { services, load_before, starts, changes, storm } = results;
+    let Results { services, load_before, starts, changes, storms } = results;
+    let storm = &storms[0];
     let took: Vec<f64> = starts.iter().map(|start| start.took / 1e3).collect();
     let start = quantile(&took, 50);
     let worst = |of: fn(&crate::Start) -> f64| starts.iter().map(of).fold(0.0, f64::max);
@@ -54,7 +55,23 @@ pub(crate) fn render(results: &Results) -> String {
         starts.len(),
         changes.len()
     );
+    text += "\n| `minSyncPeriod` | syncs of the storm | changes in each | the last one written after | CPU of portway | of a core |\n";
+    text += "|---|---:|---:|---:|---:|---:|\n";
+    text.extend(storms.iter().map(row_of));
     text
+}
+
+/// What a shortest wait between writes costs, and what it brings.
+fn row_of(storm: &Storm) -> String {
+    let each = f64::from(storm.changes) / storm.syncs.max(1.0);
+    let core = storm.cpu * 100.0 / (storm.lasted + storm.behind);
+    format!(
+        "| {} | {:.0} | {each:.0} | {:.0} ms | {:.2} s | {core:.1} % |\n",
+        storm.min_sync_period,
+        storm.syncs,
+        storm.behind,
+        storm.cpu / 1e3
+    )
 }
 
 fn quantile(samples: &[f64], percent: usize) -> f64 {

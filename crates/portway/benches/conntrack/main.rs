@@ -12,6 +12,8 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
+#[path = "../nftables/command.rs"]
+mod command;
 #[path = "../nftables/machine.rs"]
 mod machine;
 mod page;
@@ -26,6 +28,7 @@ mod tracker;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use command::{end, has, write_json};
 use kernel::namespace::Namespace;
 use machine::Machine;
 use pass::Row;
@@ -41,27 +44,17 @@ struct Results {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
     let machine = Machine::look();
-    let foreign = if std::env::args().any(|word| word == "--quick") { 10_000 } else { 100_000 };
+    let foreign = if has("--quick") { 10_000 } else { 100_000 };
     let namespace = Namespace::create().context("a network namespace of its own needs root")?;
     let (tracker, rows) = namespace.run(|| measure(foreign)).context("cannot enter the namespace")??;
     let results = Results { machine, tracker, rows };
     println!("{}", page::render(&results).trim_end());
-    if let Some(file) = argument("--json") {
-        let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))?;
-    }
-    Ok(())
+    write_json(&results)
 }
 
 fn measure(foreign: u32) -> Result<(Tracker, Vec<Row>)> {
@@ -69,10 +62,4 @@ fn measure(foreign: u32) -> Result<(Tracker, Vec<Row>)> {
     let tracker = tracker::fill(foreign)?;
     eprintln!(" {} flows of others", tracker.foreign);
     Ok((tracker, pass::all(tracker)?))
-}
-
-fn argument(name: &str) -> Option<String> {
-    let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name)?;
-    arguments.next()
 }

@@ -23,6 +23,8 @@
 mod changes;
 mod children;
 mod cold;
+#[path = "../nftables/command.rs"]
+mod command;
 mod door;
 #[path = "../nftables/facts.rs"]
 mod facts;
@@ -47,6 +49,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use command::{argument, end, has, write_json};
 use machine::Machine;
 use part::Part;
 use results::{Program, Results, Size};
@@ -56,13 +59,7 @@ const SIZES: [u32; 2] = [1_000, 10_000];
 const COLD_RUNS: usize = 3;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
@@ -74,19 +71,10 @@ fn run() -> Result<()> {
         Some(file) => {
             serde_json::from_slice(&std::fs::read(&file).with_context(|| format!("cannot read {file}"))?)?
         }
-        None => measure(if std::env::args().any(|word| word == "--quick") { &SIZES[..1] } else { &SIZES })?,
+        None => measure(if has("--quick") { &SIZES[..1] } else { &SIZES })?,
     };
     println!("{}", page::render(&results).trim_end());
-    let Some(file) = argument("--json") else { return Ok(()) };
-    let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-    std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))
-}
-
-/// The word behind this one.
-fn argument(name: &str) -> Option<String> {
-    let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name)?;
-    arguments.next()
+    write_json(&results)
 }
 
 fn measure(sizes: &[u32]) -> Result<Results> {

@@ -25,6 +25,8 @@
 
 mod changes;
 mod cold;
+#[path = "../nftables/command.rs"]
+mod command;
 mod door;
 #[path = "../nftables/facts.rs"]
 mod facts;
@@ -51,6 +53,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use command::{argument, end, has, write_json};
 use machine::Machine;
 use process::fresh;
 use results::{Results, Size};
@@ -62,13 +65,7 @@ const COLD_RUNS: [usize; 2] = [5, 3];
 const MODULES: [&str; 3] = ["ip_vs", "dummy", "nlmon"];
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
@@ -92,20 +89,7 @@ fn run() -> Result<()> {
         return Ok(());
     }
     println!("{}", page::render(&results).trim_end());
-    let Some(file) = argument("--json") else { return Ok(()) };
-    let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-    std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))
-}
-
-fn has(name: &str) -> bool {
-    std::env::args().any(|word| word == name)
-}
-
-/// The word behind this one.
-fn argument(name: &str) -> Option<String> {
-    let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name)?;
-    arguments.next()
+    write_json(&results)
 }
 
 /// A part, in this process; the result is one line.

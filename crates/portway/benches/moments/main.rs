@@ -13,6 +13,8 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
+#[path = "../nftables/command.rs"]
+mod command;
 mod damage;
 mod node;
 mod page;
@@ -20,7 +22,8 @@ mod page;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use command::{end, has, write_json};
 use damage::Damage;
 use node::Node;
 use serde::Serialize;
@@ -48,28 +51,17 @@ struct Repairs {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
     if let Err(error) = kernel::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
-    let sizes = if std::env::args().any(|word| word == "--quick") { &SIZES[..1] } else { &SIZES[..] };
+    let sizes = if has("--quick") { &SIZES[..1] } else { &SIZES[..] };
     let results = sizes.iter().map(|services| measure(*services)).collect::<Result<Vec<_>>>()?;
     println!("{}", page::render(&results).trim_end());
-    let mut arguments = std::env::args().skip_while(|word| word != "--json").skip(1);
-    if let Some(file) = arguments.next() {
-        let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))?;
-    }
-    Ok(())
+    write_json(&results)
 }
 
 fn measure(services: u32) -> Result<Size> {

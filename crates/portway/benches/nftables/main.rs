@@ -21,6 +21,7 @@
 
 mod changes;
 mod cold;
+mod command;
 mod facts;
 mod goals;
 mod machine;
@@ -39,6 +40,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use command::{argument, end, has, write, write_json};
 use machine::Machine;
 use process::{fresh, line};
 use results::{Results, Size};
@@ -64,13 +66,7 @@ const QUICK: Scope = Scope { sizes: &[1_000], cold_runs: 3, traffic: &[10, 1_000
 const BESIDE: usize = 5;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(run())
 }
 
 fn run() -> Result<()> {
@@ -83,23 +79,11 @@ fn run() -> Result<()> {
         Some(file) => {
             serde_json::from_slice(&std::fs::read(&file).with_context(|| format!("cannot read {file}"))?)?
         }
-        None => measure(if std::env::args().any(|word| word == "--quick") { &QUICK } else { &WHOLE })?,
+        None => measure(if has("--quick") { &QUICK } else { &WHOLE })?,
     };
     println!("{}", page::render(&results).trim_end());
-    write("--json", || Ok(format!("{}\n", serde_json::to_string_pretty(&results)?)))?;
+    write_json(&results)?;
     write("--svg", || Ok(plot::render(&results)))
-}
-
-fn argument(name: &str) -> Option<String> {
-    let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name)?;
-    arguments.next()
-}
-
-/// Writes to the file that an argument names, if it is there.
-fn write(argument_name: &str, content: impl FnOnce() -> Result<String>) -> Result<()> {
-    let Some(file) = argument(argument_name) else { return Ok(()) };
-    std::fs::write(&file, content()?).with_context(|| format!("cannot write {file}"))
 }
 
 /// What the fresh processes do.

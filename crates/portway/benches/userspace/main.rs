@@ -15,6 +15,8 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
+#[path = "../nftables/command.rs"]
+mod command;
 mod datagrams;
 mod endpoints;
 mod goals;
@@ -35,6 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use command::{argument, end, has, write_json};
 use endpoints::Endpoints;
 use load::Load;
 use machine::Machine;
@@ -57,17 +60,11 @@ fn main() -> ExitCode {
         Some(ports) => relay::run(ports),
         None => run(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(result)
 }
 
 fn run() -> Result<()> {
-    let effort = if std::env::args().any(|word| word == "--quick") { QUICK } else { WHOLE };
+    let effort = if has("--quick") { QUICK } else { WHOLE };
     let only = argument("--only").unwrap_or_default();
     let is_wanted = |load: &Load| load.name().contains(&only);
     let machine = Machine::look();
@@ -89,11 +86,7 @@ fn run() -> Result<()> {
     let peers = proxies.iter().map(|proxy| (proxy.name.clone(), proxy.version.clone())).collect();
     let results = Results { machine, peers, files, seconds: effort.each.as_secs_f64(), measured, idle };
     println!("{}", page::render(&results).trim_end());
-    if let Some(file) = argument("--json") {
-        let text = format!("{}\n", serde_json::to_string_pretty(&results)?);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {file}"))?;
-    }
-    Ok(())
+    write_json(&results)
 }
 
 fn measure(round: usize, load: Load, proxy: &Proxy, effort: Effort) -> Result<Measured> {
@@ -122,10 +115,4 @@ fn idle(proxies: &[Proxy], endpoints: &Endpoints, count: usize) -> Result<Vec<Id
         all.push(Idle { proxy: proxy.name.clone(), connections: connections.len(), before_kib, after_kib });
     }
     Ok(all)
-}
-
-fn argument(name: &str) -> Option<String> {
-    let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name)?;
-    arguments.next()
 }

@@ -200,6 +200,7 @@ impl Shared {
             node_port_addresses: or(&self.nodeport_addresses),
             service_proxy_name: self.service_proxy_name.clone(),
             allowed_external_ips: self.allowed_external_ips.clone(),
+            refuses_external_ips: asked.refuses_external_ips,
         })
     }
 

@@ -187,10 +187,12 @@ fn origin(picture: &Picture, wanted: &ObjectRef) -> Option<String> {
     picture.objects().get(&key)?.origin.as_ref().map(ToString::to_string)
 }
 
-/// `3 Services, 1 Pod (without effect: 1 EndpointSlice)`: those that stand in files.
+/// `3 Services, 1 Pod (without effect: 1 EndpointSlice)`: those that somebody wrote, not what we made of them. Objects of an API
+/// server stand in no file, and none of them is ours.
 fn count(picture: &Picture) -> String {
     let (mut in_force, mut without) = (BTreeMap::new(), BTreeMap::new());
-    for object in picture.objects().values().filter(|object| object.origin.is_some()) {
+    let is_written = |object: &&Object| object.origin.is_some() || picture.is_trimmed();
+    for object in picture.objects().values().filter(is_written) {
         let counts = if has_effect(picture, object) { &mut in_force } else { &mut without };
         *counts.entry(object.key.kind).or_default() += 1;
     }
@@ -224,7 +226,30 @@ fn plural(count: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mockapi::objects::{service, slice};
+    use model::object::Read;
+    use model::{Config, Event};
+
     use super::*;
+
+    /// As `portway check` gets it from a portway that runs in a cluster.
+    #[test]
+    fn objects_of_an_api_server_are_counted_as_in_force() {
+        let objects = [
+            service("web", "10.96.0.1"),
+            service("shop", "10.96.0.2"),
+            slice("web", &["10.244.2.7"]),
+            slice("gone", &["10.244.2.8"]),
+        ];
+        let fact = |object| match model::object::read(object) {
+            Read::Fact(fact) => Event::Apply(fact),
+            other => panic!("{other:?}"),
+        };
+        let mut running = Picture::of_server(Config::default());
+        running.take(objects.iter().map(fact));
+        let counted = count(&Picture::of(running.snapshot()));
+        assert_eq!(counted, "2 Services, 1 EndpointSlice (without effect: 1 EndpointSlice)");
+    }
 
     #[test]
     fn numbers_in_fields_are_ordered_as_numbers() {

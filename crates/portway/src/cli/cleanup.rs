@@ -115,8 +115,11 @@ fn all_of_nftables() -> Result<Said, Failure> {
     let mut kernel = HostKernel::open(&families).map_err(|error| Failure::because(&error))?;
     let gone = nftables::take_over(&mut kernel).map_err(|error| Failure::because(&error))?;
     let lines: Vec<String> = gone.iter().map(|table| format!("Removed {table}.\n")).collect();
-    let text =
-        if lines.is_empty() { "No table of the nftables mode is in this kernel.\n".to_owned() } else { lines.concat() };
+    let text = if lines.is_empty() {
+        "No table `kube-proxy` is in this kernel.\n".to_owned()
+    } else {
+        lines.concat()
+    };
     Ok(Said { text, ..Said::default() })
 }
 

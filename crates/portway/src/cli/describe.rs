@@ -1,16 +1,16 @@
 //! `portway describe service`: kubectl's lines, in kubectl's order, then what we have to report.
 //!
-//! Fields that the API server would have filled in are shown with the value that it would have chosen.
-
-use std::collections::BTreeMap;
+//! Fields that the API server would have filled in are shown with the value that it would have chosen. In a cluster, where only what
+//! decides packets is kept of an object, the rest is not guessed: it is `<not kept>`, or its line is left out.
 
 use clap::{Args, ValueEnum};
 use model::Report;
 use serde_json::Value;
 
 use super::args::Shared;
-use super::check::{finding, in_order};
-use super::kube::{self, Port, ReadyEndpoint, Refused, Slices, at, joined, shown, text, texts};
+use super::check::finding;
+use super::kube::{self, NOT_KEPT, Port, ReadyEndpoint, Refused, Slices, at, joined, shown, text, texts};
+use super::reports::Reports;
 use super::said::{Failure, Said};
 use super::select::Scope;
 use super::table::printable;
@@ -53,36 +53,60 @@ pub(super) fn run(args: &DescribeArgs, shared: &Shared) -> Result<Said, Failure>
     let view = View::open(shared, Memory::Kept)?;
     let Resource::Service = args.resource;
     let found = args.scope.select(&view.picture, Kind::Service, &args.names)?;
-    let (slices, refused) = (Slices::of(&view.picture), Refused::of(&view.picture));
-    let reports = Reports::of(&view.picture);
-    let describe = |service: &&Object| {
-        let ready = kube::ready_endpoints(slices.of_service(service), &refused);
-        describe(service, &ready, &reports)
-    };
-    let described: Vec<String> = found.iter().map(describe).collect();
+    let described = describe_all(&view.picture, &found);
     let text = if described.is_empty() { args.scope.nothing(true) } else { described.join("\n\n") };
     Ok(Said::about(&view.picture, text))
 }
 
-fn describe(service: &Object, ready: &[ReadyEndpoint], reports: &Reports<'_>) -> String {
-    let mut lines = Lines::default();
-    let name = format!("{}/{}", service.key.namespace, service.key.name);
+fn describe_all(picture: &Picture, services: &[&Object]) -> Vec<String> {
+    let (slices, refused) = (Slices::of(picture), Refused::of(picture));
+    let reports = Reports::of(picture);
+    let describe = |service: &&Object| {
+        let ready = kube::ready_endpoints(slices.of_service(service), &refused);
+        let lines = Lines { is_trimmed: picture.is_trimmed(), ..Lines::default() };
+        describe(lines, service, &ready, &reports)
+    };
+    services.iter().map(describe).collect()
+}
+
+fn describe(mut lines: Lines, service: &Object, ready: &[ReadyEndpoint], reports: &Reports<'_>) -> String {
+    let ObjectKey { namespace, name, .. } = &service.key;
+    let full_name = format!("{namespace}/{name}");
     identity(&mut lines, service);
     addresses(&mut lines, &service.value);
     ports(&mut lines, &service.value, ready);
     policies(&mut lines, &service.value);
-    lines.add("Events", "<none>");
-    lines.add_all("Reports", &reports.about(&name).iter().copied().map(shown_report).collect::<Vec<_>>());
+    if !lines.is_trimmed {
+        lines.add("Events", "<none>");
+    }
+    lines
+        .add_all("Reports", &reports.about(&full_name).iter().copied().map(shown_report).collect::<Vec<_>>());
+    if lines.is_trimmed {
+        lines.add(
+            "Note",
+            format!("`kubectl -n {namespace} describe service {name}` shows what is not kept here"),
+        );
+    }
     lines.show()
 }
 
 /// Labels on the left, aligned values on the right.
 #[derive(Debug, Default)]
-struct Lines(Vec<(String, String)>);
+struct Lines {
+    lines: Vec<(String, String)>,
+    /// Of the object only what decides packets is known.
+    is_trimmed: bool,
+}
 
 impl Lines {
     fn add(&mut self, label: &str, value: impl Into<String>) {
-        self.0.push((format!("{label}:"), value.into()));
+        self.lines.push((format!("{label}:"), value.into()));
+    }
+
+    /// A value that decides no packet, so that it is not kept in a cluster.
+    fn add_if_kept(&mut self, label: &str, value: impl Into<String>) {
+        let value = if self.is_trimmed { NOT_KEPT.to_owned() } else { value.into() };
+        self.add(label, value);
     }
 
     fn add_some(&mut self, label: &str, value: Option<impl Into<String>>) {
@@ -95,17 +119,28 @@ impl Lines {
     fn add_all(&mut self, label: &str, values: &[String]) {
         for (index, value) in values.iter().enumerate() {
             let label = if index == 0 { format!("{label}:") } else { String::new() };
-            self.0.push((label, value.clone()));
+            self.lines.push((label, value.clone()));
         }
     }
 
+    /// Labels or annotations: those that decide packets are kept.
+    fn add_pairs(&mut self, label: &str, mut pairs: Vec<String>) {
+        match (self.is_trimmed, pairs.is_empty()) {
+            (true, true) => pairs.push(NOT_KEPT.to_owned()),
+            (true, false) => pairs.push("<others are not kept>".to_owned()),
+            (false, true) => pairs.push("<none>".to_owned()),
+            (false, false) => {}
+        }
+        self.add_all(label, &pairs);
+    }
+
     fn show(&self) -> String {
-        let width = self.0.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+        let width = self.lines.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
         let line = |(label, value): &(String, String)| {
             let line = format!("{label:<width$}  {}", printable(value));
             format!("{}\n", line.trim_end())
         };
-        self.0.iter().map(line).collect()
+        self.lines.iter().map(line).collect()
     }
 }
 
@@ -113,14 +148,10 @@ fn identity(lines: &mut Lines, service: &Object) {
     let value = &service.value;
     lines.add("Name", &*service.key.name);
     lines.add("Namespace", &*service.key.namespace);
-    lines.add_all("Labels", &or_none(kube::pairs(value, "metadata.labels", "=")));
-    lines.add_all("Annotations", &or_none(kube::pairs(value, "metadata.annotations", ": ")));
-    lines.add("Selector", kube::selector(value));
+    lines.add_pairs("Labels", kube::pairs(value, "metadata.labels", "="));
+    lines.add_pairs("Annotations", kube::pairs(value, "metadata.annotations", ": "));
+    lines.add_if_kept("Selector", kube::selector(value));
     lines.add("Type", kube::service_type(value));
-}
-
-fn or_none(values: Vec<String>) -> Vec<String> {
-    if values.is_empty() { vec!["<none>".to_owned()] } else { values }
 }
 
 fn addresses(lines: &mut Lines, service: &Value) {
@@ -128,13 +159,20 @@ fn addresses(lines: &mut Lines, service: &Value) {
     let families = families(service, &ips);
     let policy = if families.len() > 1 { "PreferDualStack" } else { "SingleStack" };
     let external_ips = Some(kube::external_ips(service)).filter(|list| !list.is_empty());
-    lines.add("IP Family Policy", text(service, "spec.ipFamilyPolicy").unwrap_or(policy));
+    lines.add_if_kept("IP Family Policy", text(service, "spec.ipFamilyPolicy").unwrap_or(policy));
     lines.add("IP Families", joined(&families));
-    lines.add("IP", ips.first().copied().unwrap_or("<none>"));
+    // Which of two is the first is not kept.
+    if !lines.is_trimmed || ips.len() < 2 {
+        lines.add("IP", ips.first().copied().unwrap_or("<none>"));
+    }
     lines.add("IPs", joined(&ips));
     lines.add_some("External IPs", external_ips.map(|list| joined(&list)));
     lines.add_some("Desired LoadBalancer IP", text(service, "spec.loadBalancerIP"));
-    lines.add_some("External Name", text(service, "spec.externalName"));
+    let is_unknown_name = lines.is_trimmed && kube::service_type(service) == "ExternalName";
+    lines.add_some(
+        "External Name",
+        text(service, "spec.externalName").or(is_unknown_name.then_some(NOT_KEPT)),
+    );
     lines.add_some("LoadBalancer Ingress", ingress(service));
 }
 
@@ -167,7 +205,7 @@ fn ports(lines: &mut Lines, service: &Value, ready: &[ReadyEndpoint]) {
         let its = ready.iter().filter(|endpoint| endpoint.port_name == port.name());
         let its: Vec<String> = its.map(ReadyEndpoint::address).collect();
         lines.add("Port", format!("{name}  {}/{protocol}", port.number()));
-        lines.add("TargetPort", format!("{}/{protocol}", port.target()));
+        lines.add_if_kept("TargetPort", format!("{}/{protocol}", port.target()));
         lines.add_some("NodePort", port.node_port().map(|number| format!("{name}  {number}/{protocol}")));
         lines.add("Endpoints", kube::first_three(&its));
     }
@@ -178,14 +216,17 @@ fn policies(lines: &mut Lines, service: &Value) {
         || !texts(service, "spec.externalIPs").is_empty();
     let is_name = kube::service_type(service) == "ExternalName";
     let or = |path: &'static str, default: Option<&'static str>| text(service, path).or(default);
+    // Facts have a policy for every Service, also for those that it means nothing to.
+    let (has_external_policy, has_internal_policy) =
+        (is_external || !lines.is_trimmed, !is_name || !lines.is_trimmed);
     lines.add("Session Affinity", text(service, "spec.sessionAffinity").unwrap_or("None"));
     lines.add_some(
         "External Traffic Policy",
-        or("spec.externalTrafficPolicy", is_external.then_some("Cluster")),
+        or("spec.externalTrafficPolicy", is_external.then_some("Cluster")).filter(|_| has_external_policy),
     );
     lines.add_some(
         "Internal Traffic Policy",
-        or("spec.internalTrafficPolicy", (!is_name).then_some("Cluster")),
+        or("spec.internalTrafficPolicy", (!is_name).then_some("Cluster")).filter(|_| has_internal_policy),
     );
     lines.add_some("Traffic Distribution", text(service, "spec.trafficDistribution"));
     lines.add_some("HealthCheck NodePort", at(service, "spec.healthCheckNodePort").map(shown));
@@ -193,46 +234,69 @@ fn policies(lines: &mut Lines, service: &Value) {
     lines.add_some("LoadBalancer Source Ranges", ranges.map(|list| joined(&list)));
 }
 
-/// What is wrong with each Service and with its slices. Made once: each look at a picture's reports is one at all of them.
-#[derive(Debug)]
-pub(super) struct Reports<'a>(BTreeMap<String, Vec<&'a Report>>);
-
-impl<'a> Reports<'a> {
-    /// Those of a picture.
-    pub(super) fn of(picture: &'a Picture) -> Self {
-        let mut by_service: BTreeMap<String, Vec<&Report>> = BTreeMap::new();
-        for report in picture.reports() {
-            if let Some(service) = service_of(picture, report) {
-                by_service.entry(service).or_default().push(report);
-            }
-        }
-        for reports in by_service.values_mut() {
-            in_order(reports);
-        }
-        Self(by_service)
-    }
-
-    /// Those on the Service of this name, `namespace/name`, in the order of fields.
-    pub(super) fn about(&self, service: &str) -> &[&'a Report] {
-        self.0.get(service).map_or(&[], Vec::as_slice)
-    }
-}
-
-/// The Service that a report speaks of, itself or by one of its slices.
-fn service_of(picture: &Picture, report: &Report) -> Option<String> {
-    let (namespace, name) = report.object.name.split_once('/')?;
-    match Kind::parse(report.object.kind)? {
-        Kind::Service => Some(report.object.name.to_string()),
-        kind @ Kind::EndpointSlice => {
-            let key = ObjectKey { kind, namespace: namespace.into(), name: name.into() };
-            let service = kube::service_of_slice(&picture.objects().get(&key)?.value)?;
-            Some(format!("{namespace}/{service}"))
-        }
-        Kind::Pod | Kind::Node | Kind::ServiceCidr => None,
-    }
-}
-
 /// In one line; a report on the Service itself need not name it.
 fn shown_report(report: &Report) -> String {
     if report.object.kind == Kind::Service.name() { finding(report) } else { report.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Config;
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_server(service: &Value) -> Picture {
+        let model::object::Read::Fact(fact) = model::object::read(service) else { panic!("it is a Service") };
+        let mut picture = Picture::of_server(Config::default());
+        picture.take([model::Event::Apply(fact)]);
+        Picture::of(picture.snapshot())
+    }
+
+    fn described(service: &Value) -> String {
+        let picture = of_server(service);
+        describe_all(&picture, &picture.objects().values().collect::<Vec<_>>()).concat()
+    }
+
+    #[test]
+    fn of_a_service_of_a_cluster_only_what_is_kept_is_shown() {
+        let text = described(&json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"namespace": "default", "name": "web", "labels": {"app": "web"}, "annotations": {"portway.io/weights": "a=2"}},
+            "spec": {
+                "selector": {"app": "web"}, "clusterIPs": ["fd00::7", "10.96.0.7"], "ipFamilyPolicy": "RequireDualStack",
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+            },
+        }));
+        let expected = "\
+Name:                     web
+Namespace:                default
+Labels:                   <not kept>
+Annotations:              portway.io/weights: a=2
+                          <others are not kept>
+Selector:                 <not kept>
+Type:                     ClusterIP
+IP Family Policy:         <not kept>
+IP Families:              IPv4,IPv6
+IPs:                      10.96.0.7,fd00::7
+Port:                     http  80/TCP
+TargetPort:               <not kept>
+Endpoints:                <none>
+Session Affinity:         None
+Internal Traffic Policy:  Cluster
+Note:                     `kubectl -n default describe service web` shows what is not kept here
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_name_elsewhere_of_a_cluster_has_no_address_and_its_name_is_not_kept() {
+        let text = described(&json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default", "name": "far"},
+            "spec": {"type": "ExternalName", "externalName": "example.com"},
+        }));
+        for line in ["IP:                <none>\n", "External Name:     <not kept>\n"] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
 }

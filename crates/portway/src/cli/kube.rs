@@ -16,6 +16,9 @@ use crate::picture::Picture;
 /// What is shown in the place of a value that cannot be read.
 pub(super) const INVALID: &str = "<invalid>";
 
+/// What is shown in the place of a value that a portway in a cluster does not keep.
+pub(super) const NOT_KEPT: &str = "<not kept>";
+
 /// What a path such as `spec.clusterIP` leads to.
 pub(super) fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(object, |value, key| value.get(key)).filter(|value| !value.is_null())

@@ -8,20 +8,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use apiserver::KubeconfigFile;
 use dataplane::ipvs;
 
 use super::args::{ColorWhen, LogFormat};
 use super::output::Output;
-use super::run::{server, until_the_end};
+use super::run::{over_fields, server, until_the_end};
 use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
-use crate::kubeproxy::{self, Asked, Before, FLAGS, Flag, Given, Loaded, Purpose, Reload, Which};
+use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
 use crate::modes::Mode;
 use crate::run::{Arrival, RelaySettings, Settings, ipvs_doors};
 
 const NAME: &str = "kube-proxy";
 /// What an empty mode means, as upstream.
 const USUAL: Mode = Mode::Iptables;
+/// Beside flags that name an API server.
+const OR_DOCUMENT: &str = ", or with `clientConnection.kubeconfig` in the file of `--config`";
 const WHICH: Which = Which { usual: USUAL, forced: None };
 
 /// The words after the name, where upstream is called; `None` where it is not.
@@ -53,13 +56,17 @@ pub(super) fn run(words: &[String]) -> ExitCode {
     let format = if log.is_json { LogFormat::Json } else { LogFormat::Text };
     let output = Output::new(ColorWhen::Auto, format);
     logging::start(format, output.colours_errors(), log.level);
-    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    // A cleanup is of every mode, so what there is to tell of the chosen one is beside the point.
+    let warnings = if given.is_on("cleanup") { &given.warnings } else { &loaded.warnings };
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     output.finish(&obey(&given, &loaded, &output))
 }
 
 fn told_at_once(given: &Given) -> Option<String> {
     if given.is_on("help") {
-        return Some(help());
+        return Some(ABOUT.to_owned() + &kubeproxy::help::flags());
     }
     let is_asked = given.value("version").is_some_and(|how| how == "raw") || given.is_on("version");
     is_asked.then(|| format!("Portway v{VERSION}\n"))
@@ -81,7 +88,7 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
 }
 
 fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
-    let text = loaded.document.to_yaml().map_err(Failure::refused)?;
+    let text = loaded.document.clone().decided(USUAL).to_yaml().map_err(Failure::refused)?;
     std::fs::write(file, text)
         .map_err(|error| Failure::refused(format!("`{}` cannot be written: {error}", file.display())))?;
     // Who has it written to a stream gets the document and nothing else.
@@ -111,8 +118,16 @@ fn prepare(loaded: &Loaded) -> Result<Said, Failure> {
 fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings, Failure> {
     let asked = Asked::of(&loaded.document, USUAL);
     let usual = Duration::from_secs(30);
+    // Beside a file the flag is passed over.
+    let named =
+        if given.text("config").is_some() { KubeconfigFile::of_document } else { KubeconfigFile::of_flag };
     Ok(Settings {
-        origin: server(asked.kubeconfig, given.text("master").map(str::to_owned), &asked.config)?,
+        origin: server(
+            asked.kubeconfig.map(named),
+            given.text("master").map(str::to_owned),
+            &asked.config,
+            OR_DOCUMENT,
+        )?,
         wish: asked.wish,
         relay: RelaySettings { ports: asked.ports, udp_timeout: usual, drain_timeout: usual },
         config: asked.config,
@@ -121,9 +136,11 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
         serve: asked.serve,
         tuning: asked.tuning,
         flags: given.shown(),
+        document: loaded.document.clone(),
         arrival: arrival(given),
         reload: given.text("config").map(|file| {
-            Reload::new(loaded, Path::new(file), given, Before::default(), WHICH, logging::set_level)
+            let before = Before { over: over_fields(&[]), ..Before::default() };
+            Reload::new(loaded, Path::new(file), given, before, WHICH, logging::set_level)
         }),
     })
 }
@@ -147,22 +164,12 @@ Usage: kube-proxy [flags]
 Flags:
 ";
 
-fn help() -> String {
-    let is_shown = |flag: &&Flag| flag.purpose != Purpose::Obsolete && !flag.standing().1.is_empty();
-    let lines: Vec<String> = FLAGS.iter().filter(is_shown).map(line).collect();
-    ABOUT.to_owned() + &lines.concat()
-}
-
-fn line(flag: &Flag) -> String {
-    let fields: Vec<&str> = flag.fields().map(|field| field.path).collect();
-    let place = if fields.is_empty() { String::new() } else { format!(" [{}]", fields.join(", ")) };
-    let name = if flag.name == "v" { "-v, --v".to_owned() } else { format!("--{}", flag.name) };
-    format!("  {name:<38} {}{place}\n", flag.standing().1)
-}
-
 #[cfg(test)]
 mod tests {
+    use apiserver::Access;
+
     use super::*;
+    use crate::run::Origin;
 
     fn among_words(line: &[&str]) -> Option<Vec<String>> {
         among(&line.iter().map(OsString::from).collect::<Vec<_>>())
@@ -178,11 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn help_has_every_flag_of_today() {
-        let text = help();
-        for flag in FLAGS.iter().filter(|flag| flag.purpose != Purpose::Obsolete && flag.name != "successor")
-        {
-            assert!(text.contains(&format!("--{} ", flag.name)), "--{}", flag.name);
+    fn a_kubeconfig_is_known_with_whoever_names_it() {
+        let file = std::env::temp_dir().join(format!("portway-kube-proxy-{}.yaml", std::process::id()));
+        let document = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                        clientConnection: {kubeconfig: /k}\n";
+        std::fs::write(&file, document).expect("the folder is there");
+        let by_file = format!("--config={}", file.display());
+        for (words, named) in [
+            (vec!["--kubeconfig=/k".to_owned()], KubeconfigFile::of_flag("/k".into())),
+            (vec![by_file, "--kubeconfig=/other".to_owned()], KubeconfigFile::of_document("/k".into())),
+        ] {
+            let given = Given::parse(&words).expect("they are flags");
+            let loaded = kubeproxy::load(&given, given.text("config").map(Path::new), WHICH).expect("right");
+            let Ok(Settings { origin: Origin::Server(server), .. }) = settings(&given, &loaded, "r".into())
+            else {
+                panic!("{words:?} name a server");
+            };
+            assert_eq!(server.access, Access::Kubeconfig { file: named, master: None }, "{words:?}");
         }
+        std::fs::remove_file(&file).expect("it is ours");
     }
 }

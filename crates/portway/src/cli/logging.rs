@@ -47,11 +47,19 @@ pub(super) fn set_level(level: LevelFilter) {
     }
 }
 
+/// The variable that chooses how much is logged, whatever else says something about it.
+pub(super) const ENVIRONMENT: &str = EnvFilter::DEFAULT_ENV;
+
+/// Does the environment choose how much is logged?
+pub(super) fn is_chosen_by_environment() -> bool {
+    std::env::var(ENVIRONMENT).is_ok_and(|asked| !asked.is_empty())
+}
+
 /// Libraries whose lines say again, without an address or a cause, what we say in our own words; or that tell of each file of a folder.
 const FOREIGN: &str = "notify=off,kube=off,kube_client=off,hyper=off,hyper_util=off,tower=off,rustls=off";
 
 fn filter(level: LevelFilter) -> EnvFilter {
-    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let asked = std::env::var(ENVIRONMENT).unwrap_or_default();
     let asked = if asked.is_empty() { level.to_string() } else { asked };
     // Of two that speak of the same, the later one counts.
     EnvFilter::builder().parse_lossy(format!("{FOREIGN},{asked}"))

@@ -28,6 +28,7 @@ mod logging;
 mod mode;
 mod output;
 mod render;
+mod reports;
 mod run;
 mod said;
 mod select;
@@ -46,6 +47,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 use args::{ColorWhen, Global, LogFormat, Shared};
+use flags::Flags;
 use output::Output;
 use said::{Failure, Said};
 
@@ -127,7 +129,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn answer(cli: &Cli, flags: &[(String, String)]) -> ExitCode {
+fn answer(cli: &Cli, flags: &Flags) -> ExitCode {
     let (loaded, usual) = match &cli.command {
         Command::Run(args) => (args.load(), LevelFilter::INFO),
         _ => (Ok(None), LevelFilter::WARN),
@@ -144,12 +146,7 @@ fn answer(cli: &Cli, flags: &[(String, String)]) -> ExitCode {
     output.finish(&loaded.and_then(|loaded| obey(cli, loaded.as_ref(), flags, &output)))
 }
 
-fn obey(
-    cli: &Cli,
-    loaded: Option<&Loaded>,
-    flags: &[(String, String)],
-    output: &Output,
-) -> Result<Said, Failure> {
+fn obey(cli: &Cli, loaded: Option<&Loaded>, flags: &Flags, output: &Output) -> Result<Said, Failure> {
     match &cli.command {
         Command::Get(args) => get::run(args, &cli.shared),
         Command::Describe(args) => describe::run(args, &cli.shared),
@@ -178,7 +175,7 @@ mod tests {
         let matches = command.try_get_matches_from_mut(line).expect("these are options");
         let flags = flags::of(&command, &matches);
         let value =
-            |name: &str| flags.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            |name: &str| flags.shown.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(
             (value("from"), value("take-over"), value("stand-by")),
             (Some("a,b"), Some("true"), Some("false"))
@@ -188,6 +185,7 @@ mod tests {
             (Some("30s"), Some("-5"), Some(""))
         );
         assert_eq!((value("successor"), value("help")), (None, None), "not for people");
+        assert_eq!(flags.given, ["from", "oom-score-adj", "take-over"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use super::args::{ColorWhen, LogFormat};
 use super::said::{Failure, Said};
+use crate::kubeproxy::Document;
 
 /// Where words go.
 #[derive(Debug)]
@@ -92,9 +93,22 @@ impl Output {
         }
     }
 
-    /// Says a line while a command still runs. A reader that went away changes nothing.
+    /// Says a line while a command still runs; among lines of JSON, as one of them. A reader that went away changes nothing.
     pub(super) fn say(&self, line: &str) {
-        let _ = self.print(&format!("{line}\n"));
+        match self.log_format {
+            LogFormat::Json => tracing::info!("{line}"),
+            LogFormat::Text => drop(self.print(&format!("{line}\n"))),
+        }
+    }
+
+    /// The document, with the format that logs have.
+    pub(super) fn documented(&self, mut document: Document) -> Document {
+        let format = match self.log_format {
+            LogFormat::Json => "json",
+            LogFormat::Text => "text",
+        };
+        format.clone_into(&mut document.logging.format);
+        document
     }
 
     /// Prints to standard output; the exit code is there when that went wrong.

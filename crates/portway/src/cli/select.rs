@@ -47,6 +47,13 @@ impl Scope {
         kind: Kind,
         names: &[String],
     ) -> Result<Vec<&'a Object>, Failure> {
+        if kind == Kind::Pod && picture.is_trimmed() {
+            return Err(Failure::about(
+                picture,
+                "Pods are not watched in a cluster: `portway get endpoints` and `portway get endpointslices` show where Services \
+                 lead, and `kubectl get pods` the Pods",
+            ));
+        }
         let objects = picture.objects().values();
         let found: Vec<&Object> = objects
             .filter(|object| object.key.kind == kind && self.contains(&object.key.namespace))
@@ -85,5 +92,27 @@ fn plural(kind: Kind) -> &'static str {
         Kind::EndpointSlice => "endpointslices",
         Kind::Pod => "pods",
         Kind::Node => "nodes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Config;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_for_pods_in_a_cluster_learns_that_none_are_watched() {
+        let picture = Picture::of(Picture::of_server(Config::default()).snapshot());
+        let scope = Scope { namespace: "default".into(), all_namespaces: false };
+        for names in [vec![], vec!["web-1".to_owned()]] {
+            let failure = scope.select(&picture, Kind::Pod, &names).expect_err("there is nothing to see");
+            let Failure::Refused { message, .. } = failure else { panic!("the question is not malformed") };
+            assert!(
+                message.starts_with("Pods are not watched in a cluster: `portway get endpoints`"),
+                "{message}"
+            );
+        }
+        assert!(scope.select(&picture, Kind::Service, &[]).is_ok_and(|found| found.is_empty()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use apiserver::Watched;
 use clap::Args;
 
 use super::args::Shared;
@@ -9,7 +10,9 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
-use crate::run::{DriftStatus, IpvsStatus, NodeStanding, RelayStatus, ServerStatus, ServerTrouble, Status};
+use crate::run::{
+    ConfigStatus, DriftStatus, IpvsStatus, NodeStanding, RelayStatus, ServerStatus, ServerTrouble, Status,
+};
 use crate::socket;
 
 const EXAMPLES: &str = "\
@@ -49,10 +52,10 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
 /// Without a Node on the server, `/healthz` says that this node takes no clients.
 fn node(status: &Status) -> String {
     let is_missing = matches!(status.node_standing, NodeStanding::Unknown | NodeStanding::OfHost);
-    if status.server.is_some() && is_missing {
-        return format!("{}: the API server knows no Node of this name, so /healthz is red", status.node);
-    }
-    status.node.clone()
+    let Some(server) = status.server.as_ref().filter(|_| is_missing) else { return status.node.clone() };
+    let is_told = !server.incomplete.iter().any(|kind| kind == Watched::Node.plural());
+    let what = if is_told { "knows no Node of this name" } else { "has not told of it yet" };
+    format!("{}: the API server {what}, so /healthz is red", status.node)
 }
 
 fn show(status: &Status) -> String {
@@ -103,6 +106,7 @@ fn show(status: &Status) -> String {
             .map(|(listener, reason)| ("Not heard", printable(&format!("{listener}: {reason}")))),
     );
     lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
+    lines.extend(config(&status.config).map(|line| ("Config", printable(&line))));
     lines.extend(
         status.warned.iter().map(|(port, reason)| ("Warning", printable(&format!("{port}: {reason}")))),
     );
@@ -117,10 +121,18 @@ fn show(status: &Status) -> String {
     text
 }
 
+fn config(config: &ConfigStatus) -> impl Iterator<Item = String> {
+    let refused = config.refused.as_ref();
+    let refused = refused.map(|why| format!("it cannot be used as it is now, so all stays as it was: {why}"));
+    let waiting = (!config.waiting.is_empty())
+        .then(|| format!("changes of {} wait for a restart", config.waiting.join(", ")));
+    refused.into_iter().chain(waiting)
+}
+
 fn heard(server: &ServerStatus) -> String {
     let address = printable(&server.address);
     let heard = match server.heard_seconds_ago {
-        Some(seconds) => format!("the picture is what it said {}", ago(seconds)),
+        Some(seconds) => format!("every watch was heard {} or later", ago(seconds)),
         None => "it has not told everything yet".to_owned(),
     };
     let missing = if server.incomplete.is_empty() {
@@ -252,5 +264,52 @@ fn ago(seconds: u64) -> String {
         120..7200 => format!("{} min ago", seconds / 60),
         7200..172_800 => format!("{} h ago", seconds / 3600),
         _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_file_is_told_of_where_it_is_refused_or_waits_and_else_not() {
+        let shown = |config: ConfigStatus| show(&Status { config, ..Status::default() });
+        assert!(!shown(ConfigStatus::default()).contains("Config:"));
+        let text = shown(ConfigStatus {
+            refused: Some("`f`: line 1".into()),
+            waiting: vec!["mode".into(), "clusterCIDR".into()],
+        });
+        assert!(
+            text.contains(
+                "Config:     it cannot be used as it is now, so all stays as it was: `f`: line 1\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("Config:     changes of mode, clusterCIDR wait for a restart\n"), "{text}");
+    }
+
+    #[test]
+    fn a_node_of_which_nothing_was_told_yet_is_not_called_unknown() {
+        let of = |incomplete: &[&str]| {
+            let incomplete = incomplete.iter().map(|kind| (*kind).to_owned()).collect();
+            let server = Some(ServerStatus { incomplete, ..ServerStatus::default() });
+            node(&Status { node: "a".into(), server, ..Status::default() })
+        };
+        assert_eq!(of(&["nodes"]), "a: the API server has not told of it yet, so /healthz is red");
+        assert_eq!(of(&[]), "a: the API server knows no Node of this name, so /healthz is red");
+    }
+
+    /// *Picture* tells of the youngest change; this line tells of the quietest watch, so it must not speak of the picture.
+    #[test]
+    fn the_api_servers_line_tells_of_the_quietest_watch_and_not_of_the_picture() {
+        let server = ServerStatus {
+            address: "https://192.0.2.1:6443".into(),
+            heard_seconds_ago: Some(42),
+            ..ServerStatus::default()
+        };
+        let text = show(&Status { server: Some(server), picture_age_seconds: Some(1), ..Status::default() });
+        assert!(text.contains("Picture:    of 1 s ago\n"), "{text}");
+        let line = "API server: https://192.0.2.1:6443: every watch was heard 42 s ago or later\n";
+        assert!(text.contains(line), "{text}");
     }
 }

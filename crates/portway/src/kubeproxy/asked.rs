@@ -3,6 +3,7 @@
 //! In: a validated document, and the mode that an empty one means. Out: [`Asked`]. What a run needs and a document does not say, such as
 //! the folder of the lock, is the command line's.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -17,12 +18,16 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::document::Document;
 use super::duration::GoDuration;
+use super::gates;
 use crate::modes::{Mode, Program};
 use crate::run::{ConntrackMax, LocalhostNodePorts, PaceOptions, Tuning, Wish};
 use crate::{host, serve};
 
 /// Comparing everything without a pause would do nothing else.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The gate that lets external IPs be served.
+const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
 
 /// What a document asks of a run.
 #[derive(Clone, Debug)]
@@ -68,6 +73,26 @@ impl Asked {
             ports: ports(&document.port_range).unwrap_or_default(),
             log: log(document),
         }
+    }
+
+    /// The same, for a machine without a cluster: nobody asks there by HTTP, and settings of the kernel are not ours alone, so a port is
+    /// opened and a setting made only where the file itself names it.
+    #[must_use]
+    pub fn without_cluster(mut self, said: &BTreeSet<&'static str>) -> Self {
+        fn keep<T>(value: &mut Option<T>, is_said: bool) {
+            if !is_said {
+                *value = None;
+            }
+        }
+        let says = |path: &str| said.contains(path);
+        keep(&mut self.serve.healthz, says("healthzBindAddress"));
+        keep(&mut self.serve.metrics, says("metricsBindAddress"));
+        let tuning = &mut self.tuning;
+        keep(&mut tuning.conntrack_max, says("conntrack.maxPerCore") || says("conntrack.min"));
+        keep(&mut tuning.tcp_established, says("conntrack.tcpEstablishedTimeout"));
+        keep(&mut tuning.tcp_close_wait, says("conntrack.tcpCloseWaitTimeout"));
+        keep(&mut tuning.oom_score_adj, says("oomScoreAdj"));
+        self
     }
 }
 
@@ -145,6 +170,7 @@ fn config(document: &Document, mode: Mode) -> Config {
         node_port_addresses: node_port_addresses(document),
         service_proxy_name: None,
         allowed_external_ips: Vec::new(),
+        refuses_external_ips: !gates::is_on(&document.feature_gates, EXTERNAL_IPS),
     }
 }
 

@@ -5,6 +5,8 @@
 //! As upstream: without a file, flags change a document of defaults. With one, they are passed over, but for the host's name and the
 //! log, where the flag wins, and for those that are no fields. Upstream passes them over in silence; here it is told.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::defaults::{HEALTHZ_PORT, METRICS_PORT, with_port};
@@ -20,17 +22,20 @@ use super::read;
 pub struct Chosen {
     /// The document.
     pub document: Document,
+    /// The fields that the file itself says something about.
+    pub said: BTreeSet<&'static str>,
     /// What is to be told.
     pub warnings: Vec<String>,
 }
 
 /// Puts flags and file together. The error is a sentence; `file` is the text of the file.
 pub fn choose(given: &Given, file: Option<&str>) -> Result<Chosen, String> {
-    let mut warnings = given.warnings.clone();
+    let (mut warnings, mut said) = (given.warnings.clone(), BTreeSet::new());
     let mut document = match file {
         Some(text) => {
             let told = read::document(text)?;
             warnings.extend(told.warnings);
+            said = told.said;
             warnings.extend(passed_over(given));
             told.document
         }
@@ -50,7 +55,7 @@ pub fn choose(given: &Given, file: Option<&str>) -> Result<Chosen, String> {
     if file.is_none() {
         complete_addresses(given, &mut document);
     }
-    Ok(Chosen { document, warnings })
+    Ok(Chosen { document, said, warnings })
 }
 
 /// A flag that has no effect because there is a file.
@@ -68,7 +73,7 @@ fn passed_over(given: &Given) -> Option<String> {
 
 /// Sets a field. Lists and gates are added to where `adds`: to those of earlier flags, or of the file.
 fn set(field: &Field, document: &mut Value, text: &str, adds: bool) {
-    let is_address = matches!(field.path, "healthzBindAddress" | "metricsBindAddress");
+    let is_address = matches!(field.path, "bindAddress" | "healthzBindAddress" | "metricsBindAddress");
     let Some(new) = line::value(field.kind, text).filter(|_| !(is_address && text.is_empty())) else {
         return;
     };

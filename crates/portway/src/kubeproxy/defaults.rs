@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::document::{API_VERSION, Document, KIND};
 use super::duration::GoDuration;
+use crate::modes::Mode;
 
 /// The port of `/healthz`.
 pub(super) const HEALTHZ_PORT: u16 = 10256;
@@ -22,6 +23,16 @@ impl Document {
     /// A document that says nothing.
     pub fn usual() -> Self {
         Self::default().with_defaults()
+    }
+
+    /// The same, with what a run decides where it says nothing: the mode, and where node ports answer.
+    #[must_use]
+    pub fn decided(mut self, usual: Mode) -> Self {
+        or(&mut self.mode, usual.name());
+        if self.mode == Mode::Nftables.name() && self.node_port_addresses.is_empty() {
+            self.node_port_addresses.push("primary".to_owned());
+        }
+        self
     }
 
     /// As `--write-config-to` writes it: in the order of names.

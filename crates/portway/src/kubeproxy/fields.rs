@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::kind::Kind;
+use crate::modes::Mode;
 
 /// How a field or a flag compares with upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ const fn live(field: Field) -> Field {
     Field { change: Change::Live, ..field }
 }
 
+const NO_LIMIT: &str = "four watches make no requests that need a limit; failures wait ever longer";
 const NO_WINDOWS: &str = "Windows only";
 const MIN_SYNC: &str =
     "the default is 50ms, upstream's 1s: a change costs so little that waiting for others saves nothing";
@@ -74,12 +76,8 @@ pub const FIELDS: &[Field] = &[
         Kind::Text,
         "nothing with a body is sent but Events, in JSON",
     ),
-    not_offered(
-        "clientConnection.qps",
-        Kind::Float,
-        "four watches make no requests that need a limit; failures wait ever longer",
-    ),
-    not_offered("clientConnection.burst", Kind::Int, "as qps"),
+    not_offered("clientConnection.qps", Kind::Float, NO_LIMIT),
+    not_offered("clientConnection.burst", Kind::Int, NO_LIMIT),
     same("logging.format", Kind::Text, "text or json"),
     better(
         "logging.flushFrequency",
@@ -168,6 +166,21 @@ impl Field {
     /// The field at this place.
     pub fn at(path: &str) -> Option<&'static Field> {
         FIELDS.iter().find(|field| field.path == path)
+    }
+
+    /// Does it mean anything in this mode?
+    pub fn acts_in(&self, mode: Mode) -> bool {
+        match self.path.split_once('.') {
+            _ if self.path == "portRange" => mode == Mode::Userspace,
+            Some(("ipvs", _)) => mode == Mode::Ipvs,
+            Some(("nftables", _)) => mode == Mode::Nftables,
+            Some(("iptables", "localhostNodePorts")) => mode == Mode::Iptables,
+            Some(("iptables", "syncPeriod" | "minSyncPeriod")) => {
+                matches!(mode, Mode::Iptables | Mode::Userspace)
+            }
+            Some(("iptables", _)) => mode != Mode::Nftables,
+            _ => true,
+        }
     }
 
     /// Its value in a document; `null` where there is none.

@@ -3,6 +3,7 @@
 //! The command line, its help and the parity page walk this table. A flag that sets a field of the document means what the field means.
 
 use super::fields::{Field, Status};
+use super::leaked::LEAKED;
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub struct Flag {
     pub beside_config: bool,
     /// How it compares with upstream's.
     pub status: Status,
+    /// What to use instead of one that upstream calls deprecated, and that still has its effect.
+    pub instead: Option<&'static str>,
     /// What it does; for one that sets a field, what upstream's does not say.
     pub why: &'static str,
 }
@@ -41,6 +44,7 @@ const fn sets(name: &'static str, fields: &'static [&'static str]) -> Flag {
         purpose: Purpose::Sets(fields),
         beside_config: false,
         status: Status::Same,
+        instead: None,
         why: "",
     }
 }
@@ -50,10 +54,14 @@ const fn switch(name: &'static str, fields: &'static [&'static str]) -> Flag {
 }
 
 const fn command(name: &'static str, why: &'static str) -> Flag {
-    Flag { name, is_switch: false, purpose: Purpose::Command, beside_config: true, status: Status::Same, why }
+    Flag { purpose: Purpose::Command, beside_config: true, why, ..sets(name, &[]) }
 }
 
-const fn obsolete(name: &'static str, why: &'static str) -> Flag {
+const fn deprecated(name: &'static str, instead: &'static str, why: &'static str) -> Flag {
+    Flag { beside_config: false, instead: Some(instead), ..command(name, why) }
+}
+
+pub(super) const fn obsolete(name: &'static str, why: &'static str) -> Flag {
     Flag { purpose: Purpose::Obsolete, status: Status::NotOffered, ..command(name, why) }
 }
 
@@ -61,7 +69,7 @@ const fn own(name: &'static str, why: &'static str) -> Flag {
     Flag { purpose: Purpose::Own, status: Status::Better, ..command(name, why) }
 }
 
-const fn alone(flag: Flag) -> Flag {
+pub(super) const fn alone(flag: Flag) -> Flag {
     Flag { is_switch: true, ..flag }
 }
 
@@ -80,7 +88,10 @@ pub const FLAGS: &[Flag] = &[
         "init-only",
         "makes the settings of the kernel that need more than CAP_NET_ADMIN, and ends",
     )),
-    alone(command("version", "prints name and version, and ends")),
+    alone(command(
+        "version",
+        "prints name and version, and ends; `--version=raw` prints the same line, where upstream's has more",
+    )),
     alone(command("help", "prints this")),
     command("master", "the URL of the API server, in place of the kubeconfig's"),
     sets("feature-gates", &["featureGates"]),
@@ -131,12 +142,13 @@ pub const FLAGS: &[Flag] = &[
     beside_config(sets("log-text-info-buffer-size", &["logging.options.text.infoBufferSize"])),
     beside_config(switch("log-json-split-stream", &["logging.options.json.splitStream"])),
     beside_config(sets("log-json-info-buffer-size", &["logging.options.json.infoBufferSize"])),
-    Flag {
-        beside_config: false,
-        ..command("healthz-port", "deprecated: use --healthz-bind-address; 0 answers nowhere")
-    },
-    Flag { beside_config: false, ..command("metrics-port", "deprecated: use --metrics-bind-address") },
-    own("run-dir", "the folder of the lock, and of the socket by which root can ask [default: /run/portway]"),
+    deprecated(
+        "healthz-port",
+        "--healthz-bind-address",
+        "deprecated: use --healthz-bind-address; 0 answers nowhere",
+    ),
+    deprecated("metrics-port", "--metrics-bind-address", "deprecated: use --metrics-bind-address"),
+    own("run-dir", "the folder of the lock, and of the socket by which root can ask"),
     alone(own("take-over", "goes on in the place of the portway that runs here, without a gap")),
     alone(own("stand-by", "waits until no other portway runs here")),
     own("successor", "given by a portway that hands over to its successor, never by a person"),
@@ -148,6 +160,7 @@ pub const FLAGS: &[Flag] = &[
         "udp-timeout",
         "upstream removed it in 1.26: `portway run --udp-timeout` sets that of mode userspace",
     ),
+    obsolete("conntrack-max", "use --conntrack-max-per-core and --conntrack-min"),
     obsolete("resource-container", "limits are the container's"),
     alone(obsolete("cleanup-iptables", "use --cleanup")),
     alone(obsolete("cleanup-ipvs", "--cleanup removes what mode ipvs wrote too")),
@@ -157,9 +170,6 @@ pub const FLAGS: &[Flag] = &[
     obsolete("network-name", "Windows only"),
     obsolete("root-hnsendpoint-name", "Windows only"),
     obsolete("source-vip", "Windows only"),
-    obsolete("azure-container-registry-config", "it was never kube-proxy's: leave it out"),
-    obsolete("boot-id-file", "it was never kube-proxy's: leave it out"),
-    obsolete("machine-id-file", "it was never kube-proxy's: leave it out"),
     alone(obsolete("add-dir-header", LOGS)),
     alone(obsolete("alsologtostderr", LOGS)),
     alone(obsolete("logtostderr", LOGS)),
@@ -177,7 +187,7 @@ impl Flag {
     /// The flag of this name. Upstream takes an underscore for a dash.
     pub fn named(name: &str) -> Option<&'static Flag> {
         let name = name.replace('_', "-");
-        FLAGS.iter().find(|flag| flag.name == name)
+        FLAGS.iter().chain(LEAKED).find(|flag| flag.name == name)
     }
 
     /// The fields that it sets.
@@ -220,8 +230,8 @@ mod tests {
 
     #[test]
     fn a_name_stands_once_and_underscores_are_dashes() {
-        for flag in FLAGS {
-            let same = FLAGS.iter().filter(|other| other.name == flag.name).count();
+        for flag in FLAGS.iter().chain(LEAKED) {
+            let same = FLAGS.iter().chain(LEAKED).filter(|other| other.name == flag.name).count();
             assert_eq!(same, 1, "--{}", flag.name);
         }
         assert_eq!(Flag::named("hostname_override").map(|flag| flag.name), Some("hostname-override"));

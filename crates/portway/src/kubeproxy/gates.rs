@@ -56,8 +56,8 @@ pub const GATES: &[Gate] = &[
     gate(
         "AllowServiceExternalIPs",
         true,
-        Effect::Nothing,
-        "--allowed-external-ips of `portway run` is finer",
+        Effect::Obeyed,
+        "false serves no external IPs, as upstream; `portway run --allowed-external-ips` is finer",
     ),
     locked("PreferSameTrafficDistribution", "hints for nodes are honoured"),
     locked("MultiCIDRServiceAllocator", "ServiceCIDRs are watched"),
@@ -93,9 +93,14 @@ fn error(name: &str, value: bool) -> Option<String> {
             gate.is_on, gate.why
         )),
         Some(_) => None,
-        None => nearest(name, GATES.iter().map(|gate| gate.name))
-            .map(|near| format!("unrecognized feature gate: {name}: did you mean {near}?")),
+        None => meant(name).map(|near| format!("unrecognized feature gate: {name}: did you mean {near}?")),
     }
+}
+
+/// The gate that may have been meant: in other letters, or with a slip.
+fn meant(name: &str) -> Option<&'static str> {
+    let names = || GATES.iter().map(|gate| gate.name);
+    names().find(|known| known.eq_ignore_ascii_case(name)).or_else(|| nearest(name, names()))
 }
 
 /// What is to be told of choices that have no effect.
@@ -132,6 +137,8 @@ mod tests {
         assert!(locked[0].contains("locked to true"), "{locked:?}");
         let slip = errors(&chosen("KubeProxyIPSV", true));
         assert!(slip[0].ends_with("did you mean KubeProxyIPVS?"), "{slip:?}");
+        let small = errors(&chosen("kubeproxynftableslocalhostnodeports", true));
+        assert!(small[0].ends_with("did you mean KubeProxyNFTablesLocalhostNodePorts?"), "{small:?}");
     }
 
     #[test]

@@ -30,11 +30,17 @@ impl Given {
         let mut given = Self::default();
         let mut rest = line.iter().map(String::as_str);
         while let Some(word) = rest.next() {
+            if word.is_empty() || word == "--" {
+                continue;
+            }
             let Word { flag, text } = word_of(word, &mut rest)?;
             if flag.purpose == Purpose::Obsolete {
                 given.warnings.push(format!("`--{}` has no effect any more: {}", flag.name, flag.why));
             } else {
                 check(flag, text)?;
+            }
+            if let Some(instead) = flag.instead {
+                given.warnings.push(format!("`--{}` is deprecated: use `{instead}`, as IP:port", flag.name));
             }
             given.words.push((flag.name, text.to_owned()));
         }
@@ -61,9 +67,15 @@ impl Given {
         self.words.iter().filter_map(|(name, text)| Some((Flag::named(name)?, text.as_str())))
     }
 
-    /// All, to be shown.
+    /// Every flag of today with the value that was given, to be shown. One that sets no field and was not given is off, or empty.
     pub fn shown(&self) -> Vec<(String, String)> {
-        self.words.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
+        let is_shown = |flag: &&Flag| flag.purpose != Purpose::Obsolete && flag.name != "successor";
+        let usual = |flag: &Flag| if flag.is_switch && flag.fields().next().is_none() { "false" } else { "" };
+        let text = |flag: &Flag| self.value(flag.name).unwrap_or(usual(flag)).to_owned();
+        let mut shown: Vec<_> =
+            FLAGS.iter().filter(is_shown).map(|flag| (flag.name.to_owned(), text(flag))).collect();
+        shown.sort();
+        shown
     }
 }
 
@@ -90,7 +102,7 @@ fn split(word: &str) -> Result<(&str, Option<&str>), String> {
             let text = &short[1..];
             Ok(("v", Some(text.strip_prefix('=').unwrap_or(text))))
         }
-        Some(short) if !short.is_empty() && word != "--" => Err(format!(
+        Some(short) if !short.is_empty() => Err(format!(
             "unknown flag `{word}`: write `--{}` with two dashes, or `-v`, `-h`",
             short.trim_start_matches('-')
         )),
@@ -144,7 +156,7 @@ pub(super) fn value(kind: Kind, text: &str) -> Option<Value> {
     match kind {
         Kind::Text => Some(json!(text)),
         Kind::Bool => truth(text).map(Value::Bool),
-        Kind::Int => text.trim().parse::<i32>().ok().map(Value::from),
+        Kind::Int => whole(text.trim()).map(Value::from),
         Kind::Float => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
         Kind::Duration | Kind::Nanoseconds => GoDuration::parse(text).map(|time| json!(time.to_string())),
         Kind::Quantity => kind.objection(&json!(text)).is_none().then(|| json!(text)),
@@ -166,6 +178,20 @@ fn gate(text: &str) -> Option<(String, Value)> {
 fn module(text: &str) -> Option<Value> {
     let (pattern, verbosity) = text.split_once('=').filter(|(pattern, _)| !pattern.is_empty())?;
     Some(json!({ "filePattern": pattern, "verbosity": verbosity.parse::<u16>().ok()? }))
+}
+
+/// A whole number as Go reads it: `14`, `0x0e`, `0o16`, `016`, `0b1110`.
+fn whole(text: &str) -> Option<i32> {
+    let (sign, plain) = text.strip_prefix('-').map_or(("", text), |plain| ("-", plain));
+    let (base, digits) = match plain.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &plain[2..]),
+        [b'0', b'o' | b'O', ..] => (8, &plain[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &plain[2..]),
+        [b'0', _, ..] => (8, &plain[1..]),
+        _ => return text.parse().ok(),
+    };
+    let has_sign = digits.starts_with(['-', '+']);
+    i32::from_str_radix(&format!("{sign}{digits}"), base).ok().filter(|_| !has_sign)
 }
 
 /// What Go takes for true and for false.
@@ -202,6 +228,8 @@ mod tests {
             ("--oom-score-adj -5", "oom-score-adj", Some("-5")),
             ("--version=raw", "version", Some("raw")),
             ("-h", "help", Some("true")),
+            ("--oom-score-adj=-0x10", "oom-score-adj", Some("-0x10")),
+            ("-- --v=4", "v", Some("4")),
             ("", "v", None),
         ] {
             assert_eq!(parse(line).expect(line).value(name), value, "{line}");
@@ -224,7 +252,9 @@ mod tests {
             ("--feature-gates=A", "`A` is not a list such as `A=true,B=false`"),
             ("--vmodule=a", "`a` is not a list such as"),
             ("-x", "unknown flag `-x`"),
-            ("--", "`--` is no flag"),
+            ("-- iptables", "`iptables` is no flag"),
+            ("--oom-score-adj=0x", "`0x` is not a whole number"),
+            ("--oom-score-adj=0x-1", "`0x-1` is not a whole number"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
@@ -237,6 +267,44 @@ mod tests {
             parse("--logtostderr --alsologtostderr=true --proxy-port-range=0-0").expect("they are taken");
         assert_eq!(given.warnings.len(), 3);
         assert!(given.warnings[2].contains("`--proxy-port-range` has no effect any more"), "{given:?}");
+    }
+
+    #[test]
+    fn deprecated_flags_and_those_of_libraries_are_taken_and_told_what_to_write() {
+        for (line, warning) in [
+            ("--healthz-port=7", "`--healthz-port` is deprecated: use `--healthz-bind-address`, as IP:port"),
+            ("--metrics-port 7", "`--metrics-port` is deprecated: use `--metrics-bind-address`, as IP:port"),
+            (
+                "--conntrack-max=0",
+                "`--conntrack-max` has no effect any more: use --conntrack-max-per-core and --conntrack-min",
+            ),
+            (
+                "--docker unix:///run/docker.sock",
+                "`--docker` has no effect any more: it was never kube-proxy's: leave it out",
+            ),
+            (
+                "--log_cadvisor_usage --v=4",
+                "`--log-cadvisor-usage` has no effect any more: it was never kube-proxy's: leave it out",
+            ),
+        ] {
+            assert_eq!(parse(line).expect(line).warnings, [warning], "{line}");
+        }
+    }
+
+    /// Templates of manifests leave them behind.
+    #[test]
+    fn an_empty_word_says_nothing() {
+        let line = ["", "--v=4", ""].map(str::to_owned);
+        assert_eq!(Given::parse(&line).expect("it is passed over").value("v"), Some("4"));
+    }
+
+    #[test]
+    fn whole_numbers_are_written_in_every_base_that_go_takes() {
+        for (text, number) in
+            [("14", 14), ("0x0e", 14), ("0o16", 14), ("016", 14), ("0b1110", 14), ("-0x10", -16), ("0", 0)]
+        {
+            assert_eq!(value(Kind::Int, text), Some(json!(number)), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!     └────────── reload ─────────────────┴──► Live, log lines
 //! ```
 //!
-//! Three tables are the one place where a name exists: `fields`, `flags` and `gates`. Each entry says how it compares with upstream's,
+//! Three tables are the one place where a name exists: `fields`, `flags` and `gates`; `obsolete` has those of earlier days. Each entry says how it compares with upstream's,
 //! and why; a field that has no effect here is told when somebody sets it (`notices`).
 //!
 //! Absent on purpose: printing, and starting anything. That is the command line's.
@@ -20,13 +20,17 @@ mod duration;
 mod fields;
 mod flags;
 mod gates;
+pub mod help;
 mod kind;
+mod leaked;
 mod line;
 mod notices;
+mod obsolete;
 mod read;
 mod reload;
 mod validate;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub use asked::{Asked, Log};
@@ -38,9 +42,11 @@ pub use fields::{Change, FIELDS, Field, Status};
 pub use flags::{FLAGS, Flag, Purpose};
 pub use gates::{Effect, GATES, Gate};
 pub use kind::Kind;
+pub use leaked::LEAKED;
 pub use line::Given;
 pub use notices::notices;
-pub use reload::{Before, Reload};
+pub use obsolete::{OBSOLETE_FIELDS, ObsoleteField};
+pub use reload::{Before, Reload, Reread, over_fields};
 
 use crate::modes::Mode;
 
@@ -51,6 +57,8 @@ pub struct Loaded {
     pub document: Document,
     /// The text of its file, where there is one.
     pub text: Option<String>,
+    /// The fields that the file itself says something about.
+    pub said: BTreeSet<&'static str>,
     /// What is to be told.
     pub warnings: Vec<String>,
 }
@@ -62,14 +70,14 @@ pub fn load(given: &Given, file: Option<&Path>, which: Which) -> Result<Loaded, 
         Some(path) => format!("the config file `{}` cannot be used: {error}", path.display()),
         None => error,
     };
-    let Chosen { document, mut warnings } = choose(given, text.as_deref()).map_err(about)?;
+    let Chosen { document, said, mut warnings } = choose(given, text.as_deref()).map_err(about)?;
     let document = which.over(document);
     let errors = validate::errors(&document, document.mode(which.usual));
     if !errors.is_empty() {
         return Err(about(errors.join("\n  ")));
     }
     warnings.extend(notices(&document, document.mode(which.usual).unwrap_or(which.usual)));
-    Ok(Loaded { document, text, warnings })
+    Ok(Loaded { document, text, said, warnings })
 }
 
 /// Which mode it is, whatever a document says.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::Family;
-use model::net::parse_cidr;
+use model::net::{parse_cidr, parse_ip};
 use serde_json::{Value, json};
 
 use super::document::Document;
@@ -31,9 +31,10 @@ fn without_effect(field: &Field, said: &Value, usual: &Value) -> Option<String> 
 fn advice(document: &Document, mode: Mode) -> Vec<String> {
     let mut advice = Vec::new();
     if document.mode.is_empty() {
-        advice.push(format!(
-            "no mode is chosen, so it is {mode}: write `mode: {mode}`, since upstream's default becomes nftables in 1.40"
-        ));
+        // Whose default is nftables already, as that of `portway run`, need not fear upstream's change.
+        let why =
+            if mode == Mode::Nftables { "" } else { ", since upstream's default becomes nftables in 1.40" };
+        advice.push(format!("no mode is chosen, so it is {mode}: write `mode: {mode}`{why}"));
     }
     if document.node_port_addresses.is_empty() && mode != Mode::Nftables {
         advice.push(
@@ -47,17 +48,30 @@ fn advice(document: &Document, mode: Mode) -> Vec<String> {
     advice
 }
 
-/// Pods have both families, and node ports were chosen for one.
+/// Both families are in use, and node ports were chosen for one.
 fn half_of_two_families(document: &Document, mode: Mode) -> Option<String> {
-    let pods: BTreeSet<Family> = document.cluster_cidr.split(',').filter_map(family).collect();
+    let used = families_in_use(document);
     let entries = &document.node_port_addresses;
     let chosen: BTreeSet<Family> = entries.iter().filter_map(|entry| family(entry)).collect();
     let is_for_both = entries.iter().any(|entry| family(entry).is_none());
-    let missing = pods.difference(&chosen).next().filter(|_| chosen.len() == 1 && !is_for_both)?;
+    let missing = used.difference(&chosen).next().filter(|_| chosen.len() == 1 && !is_for_both)?;
     let usual = if mode == Mode::Nftables { "its primary address" } else { "every address" };
     Some(format!(
         "`nodePortAddresses` has no network of {missing}, so node ports of {missing} answer on {usual} of this host"
     ))
+}
+
+/// The families of pods, and that of this node's address; both, where networks that IPVS leaves alone are of both.
+fn families_in_use(document: &Document) -> BTreeSet<Family> {
+    let of_pods = document.cluster_cidr.split(',').filter_map(family);
+    let of_node = parse_ip(&document.bind_address).filter(|ip| !ip.is_unspecified()).map(Family::of);
+    let mut used: BTreeSet<Family> = of_pods.chain(of_node).collect();
+    let excluded: BTreeSet<Family> =
+        document.ipvs.exclude_cidrs.iter().filter_map(|cidr| family(cidr)).collect();
+    if excluded.len() > 1 {
+        used.extend(excluded);
+    }
+    used
 }
 
 fn family(text: &str) -> Option<Family> {
@@ -104,6 +118,13 @@ mod tests {
         let both = "10.0.0.0/8,fd00::/48";
         let told = of(both, &["10.0.0.0/8"]);
         assert!(told[0].contains("no network of IPv6") && told[0].contains("primary address"), "{told:?}");
+        let bound = Document {
+            mode: "nftables".into(),
+            bind_address: "192.0.2.1".into(),
+            node_port_addresses: vec!["fd00::/48".into()],
+            ..Document::usual()
+        };
+        assert!(notices(&bound, Mode::Nftables)[0].contains("no network of IPv4"));
         for (cidr, addresses) in [
             ("10.0.0.0/8", &["10.0.0.0/8"][..]),
             (both, &["10.0.0.0/8", "fd00::/48"]),
@@ -120,6 +141,12 @@ mod tests {
         assert_eq!(notices(&plain, Mode::Nftables), Vec::<String>::new());
         let told = notices(&Document::usual(), Mode::Iptables);
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("`mode: iptables`") && told[1].contains("`[primary]`"), "{told:?}");
+        assert!(
+            told[0].ends_with("`mode: iptables`, since upstream's default becomes nftables in 1.40"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("`[primary]`"), "{told:?}");
+        let told = notices(&Document::usual(), Mode::Nftables);
+        assert_eq!(told, ["no mode is chosen, so it is nftables: write `mode: nftables`"]);
     }
 }

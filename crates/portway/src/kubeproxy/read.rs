@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::document::{API_VERSION, Document, KIND};
 use super::fields::{FIELDS, Field};
 use super::kind::Kind;
+use super::obsolete::ObsoleteField;
 use crate::manifests;
 use crate::suggest::nearest;
 
@@ -26,6 +27,8 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Told {
     /// The document, with all that it does not say.
     pub(super) document: Document,
+    /// The fields that it says something about itself. Empty is nothing.
+    pub(super) said: BTreeSet<&'static str>,
     /// What is wrong with it and does not matter.
     pub(super) warnings: Vec<String>,
 }
@@ -56,8 +59,10 @@ pub(super) fn document(text: &str) -> Result<Told, String> {
     if !wrong.is_empty() {
         return Err(wrong.join("; "));
     }
+    let is_said = |field: &&Field| !matches!(field.of(&value), Value::Null) && field.of(&value) != "";
+    let said = FIELDS.iter().filter(is_said).map(|field| field.path).collect();
     let document: Document = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    Ok(Told { document: document.with_defaults(), warnings })
+    Ok(Told { document: document.with_defaults(), said, warnings })
 }
 
 fn check_type(value: &Value) -> Result<(), String> {
@@ -88,7 +93,9 @@ fn unknown(prefix: &str, value: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, value) in value.as_object().into_iter().flatten() {
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        if !known.contains(name.as_str()) {
+        if let Some(obsolete) = ObsoleteField::at(&path) {
+            warnings.push(format!("`{path}` has no effect any more: {}", obsolete.why));
+        } else if !known.contains(name.as_str()) {
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "it has no effect".to_owned(),
@@ -120,6 +127,10 @@ fn wrong(field: &Field, document: &mut Value) -> Option<String> {
     if value.is_null() {
         return misplaced(field, document);
     }
+    if let Some(truth) = value.as_str().and_then(truth_of_old).filter(|_| field.kind == Kind::Bool) {
+        field.put(document, truth.into());
+        return None;
+    }
     if let Some(objection) = field.kind.objection(value) {
         return Some(format!("`{}`: {objection}", field.path));
     }
@@ -128,6 +139,15 @@ fn wrong(field: &Field, document: &mut Value) -> Option<String> {
         field.put(document, text.into());
     }
     None
+}
+
+/// What the first YAML has for true and for false, and upstream's reader with it.
+fn truth_of_old(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
 }
 
 /// A place that should be a map and is none; told with the first of its fields.
@@ -161,6 +181,30 @@ mod tests {
                 "unknown field `nftables.x`: it has no effect",
             ]
         );
+    }
+
+    #[test]
+    fn a_field_of_earlier_days_is_told_with_what_replaces_it() {
+        let told = read("udpIdleTimeout: 250ms\nresourceContainer: /kube-proxy\nconntrack: {max: 7}\n")
+            .expect("lenient");
+        let words = [
+            "`conntrack.max` has no effect any more: use conntrack.maxPerCore",
+            "`resourceContainer` has no effect any more: limits",
+            "`udpIdleTimeout` has no effect any more: it was of the userspace mode",
+        ];
+        assert_eq!(told.warnings.len(), words.len(), "{:?}", told.warnings);
+        for (warning, words) in told.warnings.iter().zip(words) {
+            assert!(warning.starts_with(words), "{warning}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_says_itself_is_known_from_what_it_leaves_to_defaults() {
+        let told = read(
+            "healthzBindAddress: ''\noomScoreAdj: null\nmetricsBindAddress: 127.0.0.1\nconntrack: {min: 7}\n",
+        );
+        let said: Vec<&str> = told.expect("it is right").said.into_iter().collect();
+        assert_eq!(said, ["apiVersion", "conntrack.min", "kind", "metricsBindAddress"]);
     }
 
     #[test]
@@ -199,11 +243,24 @@ mod tests {
     }
 
     #[test]
+    fn yes_and_off_are_truths_as_in_the_yaml_of_upstream() {
+        let told = read(
+            "bindAddressHardFail: yes\nipvs: {strictARP: On}\niptables: {masqueradeAll: off}\nhostnameOverride: yes\n",
+        );
+        let Told { document, warnings, .. } = told.expect("it is right");
+        assert!(document.bind_address_hard_fail && document.ipvs.strict_arp);
+        assert!(!document.iptables.masquerade_all);
+        assert_eq!((&*document.hostname_override, warnings.len()), ("yes", 0), "a text stays one");
+        assert!(read("bindAddressHardFail: perhaps").is_err());
+    }
+
+    #[test]
     fn null_and_json_are_read_as_go_does() {
         let told = read(
             "iptables: {masqueradeBit: null, minSyncPeriod: 0s}\nnodePortAddresses: null\nlogging: {flushFrequency: 0, options: {text: {infoBufferSize: 0}}}\n",
         );
-        assert_eq!(told, Ok(Told { document: Document::usual(), warnings: Vec::new() }));
+        let told = told.expect("it is right");
+        assert_eq!((told.document, told.warnings), (Document::usual(), Vec::new()));
         let json = format!("{{\"apiVersion\": \"{API_VERSION}\", \"kind\": \"{KIND}\", \"mode\": \"ipvs\"}}");
         assert_eq!(document(&json).expect("it is YAML too").document.mode, "ipvs");
     }

@@ -1,10 +1,12 @@
 //! Follows the file of `--config` while a portway runs.
 //!
-//! In: the file, and what the command line says. Out: what may change while the loop runs, and lines for the log: what is in force now,
-//! what waits for a restart, or why the file cannot be used, in which case all stays as it was.
+//! In: the file, and what the command line says. Out: what may change while the loop runs, how it stands with the file, and lines for
+//! the log: what is in force now, what waits for a restart, what has no effect, or why the file cannot be used, in which case all stays
+//! as it was.
 //!
 //! Upstream ends instead, and is started anew.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,9 +17,11 @@ use tracing_subscriber::filter::LevelFilter;
 use super::asked::Asked;
 use super::document::Document;
 use super::fields::{Change, FIELDS, Field, Status};
+use super::flags::Flag;
 use super::line::Given;
 use super::{Loaded, Which, choose, notices, read, validate};
-use crate::run::{Live, PaceOptions};
+use crate::modes::Mode;
+use crate::run::{ConfigStatus, Live, PaceOptions};
 
 /// What the command line says before the file does.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +34,38 @@ pub struct Before {
     pub masquerade_all: bool,
     /// `--nodeport-addresses`.
     pub node_port_addresses: Vec<NodePortAddress>,
+    /// The fields that have no effect, each with what goes before it.
+    pub over: BTreeMap<&'static str, String>,
+}
+
+/// Options of `portway run` that are not called as upstream's flags are, or set more fields than these.
+const OWN_OPTIONS: &[(&str, &[&str])] = &[
+    ("node-name", &["hostnameOverride"]),
+    ("node-ip", &["bindAddress"]),
+    ("sync-period", &["iptables.syncPeriod", "ipvs.syncPeriod", "nftables.syncPeriod"]),
+    ("min-sync-period", &["iptables.minSyncPeriod", "ipvs.minSyncPeriod", "nftables.minSyncPeriod"]),
+    ("proxy-port-range", &["portRange"]),
+    ("log-format", &["logging.format"]),
+    ("cluster-cidr", DETECT_LOCAL),
+    ("detect-local-mode", DETECT_LOCAL),
+];
+const DETECT_LOCAL: &[&str] =
+    &["detectLocalMode", "clusterCIDR", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix"];
+
+/// The fields that these options of `portway run`, written without dashes, go before.
+pub fn over_fields(options: &[String]) -> BTreeMap<&'static str, String> {
+    let mut over = BTreeMap::new();
+    for option in options {
+        over.extend(fields_of(option).into_iter().map(|field| (field, format!("--{option}"))));
+    }
+    over
+}
+
+fn fields_of(option: &str) -> Vec<&'static str> {
+    match OWN_OPTIONS.iter().find(|(name, _)| *name == option) {
+        Some((_, fields)) => fields.to_vec(),
+        None => Flag::named(option).into_iter().flat_map(Flag::fields).map(|field| field.path).collect(),
+    }
 }
 
 impl Before {
@@ -41,14 +77,15 @@ impl Before {
         }
     }
 
-    fn live(&self, asked: Asked) -> Live {
+    fn live(&self, asked: Asked, verbosity: i64) -> Live {
         let node_port_addresses = if self.node_port_addresses.is_empty() {
             asked.config.node_port_addresses
         } else {
             self.node_port_addresses.clone()
         };
         let masquerade_all = self.masquerade_all || asked.config.masquerade_all;
-        Live { pace: self.pace(asked.pace), packets: Rechoice { masquerade_all, node_port_addresses } }
+        let packets = Rechoice { masquerade_all, node_port_addresses };
+        Live { pace: self.pace(asked.pace), packets, verbosity }
     }
 }
 
@@ -65,7 +102,26 @@ pub struct Reload {
     text: String,
     /// What was told of the file when it was last right.
     told: Vec<String>,
+    standing: ConfigStatus,
     set_level: fn(LevelFilter),
+}
+
+/// What the loop learns of a file that has changed.
+#[derive(Debug)]
+pub struct Reread {
+    /// What may change now.
+    pub live: Option<Live>,
+    /// How it stands with the file.
+    pub standing: ConfigStatus,
+}
+
+/// What becomes of a field that has changed.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    Now,
+    AfterRestart,
+    /// For this reason.
+    Never(String),
 }
 
 /// What became of a look at the file.
@@ -97,6 +153,7 @@ impl Reload {
             document: loaded.document.clone(),
             text: loaded.text.clone().unwrap_or_default(),
             told: loaded.warnings.clone(),
+            standing: ConfigStatus::default(),
             set_level,
         }
     }
@@ -106,8 +163,8 @@ impl Reload {
         &self.path
     }
 
-    /// Looks at the file. What can change now is returned, and the log told.
-    pub fn look(&mut self) -> Option<Live> {
+    /// Looks at the file. Where it has changed, the log is told.
+    pub fn look(&mut self) -> Option<Reread> {
         let looked = match read::text_of(&self.path) {
             Ok(text) if text == self.text => return None,
             Ok(text) => self.take(text),
@@ -119,7 +176,7 @@ impl Reload {
         }
         looked.said.iter().for_each(|line| tracing::info!("{line}"));
         looked.warned.iter().for_each(|line| tracing::warn!("{line}"));
-        looked.live
+        Some(Reread { live: looked.live, standing: self.standing.clone() })
     }
 
     fn take(&mut self, text: String) -> Looked {
@@ -134,6 +191,7 @@ impl Reload {
             return self.refuse(&text, &format!("`{file}`: {}", errors.join("; ")));
         }
         self.text = text;
+        self.standing.refused = None;
         let mut looked = self.compare(&document);
         let told = self.warnings(chosen.warnings, &document);
         looked.warned.extend(told.iter().filter(|warning| !self.told.contains(warning)).cloned());
@@ -143,6 +201,7 @@ impl Reload {
 
     /// Once for each text.
     fn refuse(&mut self, text: &str, error: &str) -> Looked {
+        self.standing.refused = Some(error.to_owned());
         if std::mem::replace(&mut self.text, text.to_owned()) == text {
             return Looked::default();
         }
@@ -160,117 +219,63 @@ impl Reload {
         let (mut before, after) = (json!(self.document), json!(new));
         let is_other =
             |field: &&Field| field.status != Status::NotOffered && field.of(&before) != field.of(&after);
-        let (live, later): (Vec<&Field>, Vec<&Field>) =
-            FIELDS.iter().filter(is_other).partition(|field| field.change == Change::Live);
+        let modes = (self.mode_of(&self.document), self.mode_of(new));
+        let changed: Vec<(&Field, Turn)> =
+            FIELDS.iter().filter(is_other).map(|field| (field, self.turn(field, modes))).collect();
+        for (field, _) in changed.iter().filter(|(_, turn)| *turn != Turn::AfterRestart) {
+            field.put(&mut before, field.of(&after).clone());
+        }
+        self.document = serde_json::from_value(before).unwrap_or_else(|_| self.document.clone());
+        self.tell(&changed)
+    }
+
+    fn mode_of(&self, document: &Document) -> Mode {
+        document.mode(self.which.usual).unwrap_or(self.which.usual)
+    }
+
+    /// What becomes of a changed field, in the mode that runs and in the one of the file.
+    fn turn(&self, field: &Field, (runs, of_file): (Mode, Mode)) -> Turn {
+        if let Some(option) = self.before.over.get(field.path) {
+            return Turn::Never(format!("{option} goes before it"));
+        }
+        match (field.change, field.acts_in(runs), field.acts_in(of_file)) {
+            (Change::Live, true, _) => Turn::Now,
+            (_, _, true) => Turn::AfterRestart,
+            (_, _, false) => Turn::Never(format!("the mode is {of_file}")),
+        }
+    }
+
+    fn tell(&mut self, changed: &[(&Field, Turn)]) -> Looked {
+        let names = |turn: Turn| -> Vec<String> {
+            changed
+                .iter()
+                .filter(|(_, of)| *of == turn)
+                .map(|(field, _)| format!("`{}`", field.path))
+                .collect()
+        };
+        let (now, later) = (names(Turn::Now), names(Turn::AfterRestart));
+        let reason = |(field, turn): &(&Field, Turn)| match turn {
+            Turn::Never(why) => Some(format!("`{}` ({why})", field.path)),
+            Turn::Now | Turn::AfterRestart => None,
+        };
+        let never: Vec<String> = changed.iter().filter_map(reason).collect();
         let mut looked = Looked::default();
-        if !live.is_empty() {
-            for field in &live {
-                field.put(&mut before, field.of(&after).clone());
-            }
-            self.document = serde_json::from_value(before).unwrap_or_else(|_| self.document.clone());
+        if !now.is_empty() {
             let asked = Asked::of(&self.document, self.which.usual);
             looked.level = Some(asked.log.level);
-            looked.live = Some(self.before.live(asked));
-            looked.said.push(format!("the config file has changed; in force now: {}", names(&live)));
+            looked.live = Some(self.before.live(asked, self.document.logging.verbosity));
         }
-        if !later.is_empty() {
-            looked
-                .warned
-                .push(format!("the config file has changed; restart to bring into force: {}", names(&later)));
-        }
+        looked.said.extend(sentence("in force now", &now));
+        looked.warned.extend(sentence("restart to bring into force", &later));
+        looked.warned.extend(sentence("without effect", &never));
+        self.standing.waiting = later.iter().map(|name| name.replace('`', "")).collect();
         looked
     }
 }
 
-fn names(fields: &[&Field]) -> String {
-    fields.iter().map(|field| format!("`{}`", field.path)).collect::<Vec<_>>().join(", ")
+fn sentence(what: &str, fields: &[String]) -> Option<String> {
+    (!fields.is_empty()).then(|| format!("the config file has changed; {what}: {}", fields.join(", ")))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::modes::Mode;
-
-    const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
-
-    fn reload(text: &str, before: Before) -> Reload {
-        let text = format!("{HEAD}{text}");
-        let chosen = choose(&Given::default(), Some(&text)).expect("it is right");
-        let which = Which { usual: Mode::Iptables, forced: None };
-        let told = notices(&chosen.document, Mode::Nftables);
-        let loaded = Loaded { document: chosen.document, text: Some(text), warnings: told };
-        Reload::new(&loaded, Path::new("f"), &Given::default(), before, which, |_| ())
-    }
-
-    #[test]
-    fn what_is_safe_counts_at_once_and_the_rest_waits_for_a_restart() {
-        let mut reload = reload("mode: nftables\n", Before::default());
-        let looked = reload.take(format!(
-            "{HEAD}mode: nftables\nnodePortAddresses: [primary]\nnftables: {{ masqueradeAll: true, syncPeriod: 7s }}\n\
-             logging: {{ verbosity: 4 }}\nclusterCIDR: 10.0.0.0/8\n"
-        ));
-        let live = looked.live.expect("something may change");
-        assert_eq!(live.pace.sync_period, Duration::from_secs(7));
-        assert_eq!(live.pace.min_sync_period, Duration::from_millis(50));
-        assert!(live.packets.masquerade_all);
-        assert_eq!(live.packets.node_port_addresses, [NodePortAddress::Primary]);
-        assert_eq!(looked.level, Some(LevelFilter::DEBUG));
-        for name in
-            ["logging.verbosity", "nftables.masqueradeAll", "nftables.syncPeriod", "nodePortAddresses"]
-        {
-            assert!(looked.said[0].contains(&format!("`{name}`")), "{:?}", looked.said);
-        }
-        assert_eq!(
-            looked.warned,
-            ["the config file has changed; restart to bring into force: `clusterCIDR`"]
-        );
-        let back = reload.take(format!("{HEAD}mode: nftables\n"));
-        assert!(back.said[0].contains("`nodePortAddresses`") && back.warned.is_empty(), "{back:?}");
-    }
-
-    #[test]
-    fn a_broken_file_changes_nothing_and_says_why() {
-        let mut reload = reload("mode: nftables\n", Before::default());
-        let looked = reload.take(format!("{HEAD}mode: nftables\noomScoreAdj: 5000\n"));
-        assert_eq!((looked.live, looked.level), (None, None));
-        assert!(looked.warned[0].contains("all stays as it was"), "{:?}", looked.warned);
-        assert!(looked.warned[0].contains("KubeProxyConfiguration.oomScoreAdj"), "{:?}", looked.warned);
-        let half = reload.take("mode: [".to_owned());
-        assert!(half.live.is_none() && half.warned[0].contains("line 1"), "{half:?}");
-        let right = reload.take(format!("{HEAD}mode: nftables\n"));
-        assert_eq!(right, Looked::default(), "back to what is in force: nothing to tell");
-    }
-
-    #[test]
-    fn another_mode_waits_and_the_pace_is_that_of_the_mode_in_force() {
-        let mut reload = reload("mode: nftables\n", Before::default());
-        let looked = reload
-            .take(format!("{HEAD}mode: ipvs\nnftables: {{ syncPeriod: 9s }}\nipvs: {{ syncPeriod: 3s }}\n"));
-        assert_eq!(looked.live.expect("a period has changed").pace.sync_period, Duration::from_secs(9));
-        assert!(looked.warned[0].ends_with("restart to bring into force: `mode`"), "{:?}", looked.warned);
-    }
-
-    #[test]
-    fn what_the_command_line_says_goes_before_the_file() {
-        let before = Before {
-            sync_period: Some(Duration::from_secs(2)),
-            node_port_addresses: vec![NodePortAddress::All],
-            ..Before::default()
-        };
-        let mut reload = reload("mode: nftables\n", before);
-        let looked = reload.take(format!(
-            "{HEAD}mode: nftables\nnodePortAddresses: [primary]\nnftables: {{ syncPeriod: 9s }}\n"
-        ));
-        let live = looked.live.expect("something may change");
-        assert_eq!(live.pace.sync_period, Duration::from_secs(2));
-        assert_eq!(live.packets.node_port_addresses, [NodePortAddress::All]);
-    }
-
-    #[test]
-    fn a_new_slip_is_told_once() {
-        let mut reload = reload("mode: nftables\n", Before::default());
-        let slip = format!("{HEAD}mode: nftables\nmodee: x\n");
-        assert_eq!(reload.take(slip.clone()).warned, ["unknown field `modee`: did you mean `mode`?"]);
-        assert_eq!(reload.take(format!("{slip}# more\n")).warned, Vec::<String>::new());
-    }
-}
+mod tests;

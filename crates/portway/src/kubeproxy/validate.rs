@@ -31,7 +31,7 @@ pub(super) fn errors(document: &Document, mode: Option<Mode>) -> Vec<String> {
     found.pods(document);
     found.node_ports(document);
     found.log(document);
-    found.rest(document);
+    found.rest(document, mode);
     found.0
 }
 
@@ -202,6 +202,8 @@ impl Errors {
             log.verbosity,
             "must be greater than or equal to 0",
         );
+        let flush = log.flush_frequency;
+        self.check(flush.0 > 0, "logging.flushFrequency", flush.to_string(), "must be greater than 0");
         let has_beta = gates::is_on(gates, "LoggingBetaOptions");
         let must = "needs the feature gate LoggingBetaOptions, which is off";
         self.check(has_beta || log.format != "json", "logging.format", &*log.format, must);
@@ -219,7 +221,7 @@ impl Errors {
         }
     }
 
-    fn rest(&mut self, document: &Document) {
+    fn rest(&mut self, document: &Document, mode: Option<Mode>) {
         let score = document.oom_score_adj.unwrap_or_default();
         self.check(
             (-1000..=1000).contains(&score),
@@ -237,7 +239,7 @@ impl Errors {
         );
         self.check(matches!(version, "" | PREVIOUS), "showHiddenMetricsForVersion", version, &must);
         let must = "must be a valid port range (e.g. 40000-40999)";
-        let is_range = super::asked::ports(&document.port_range).is_ok();
+        let is_range = mode != Some(Mode::Userspace) || super::asked::ports(&document.port_range).is_ok();
         self.check(is_range, "portRange", &*document.port_range, must);
     }
 }

@@ -48,19 +48,20 @@ pub(super) const SYNC_SECONDS: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
 
-/// From a quarter of a second to five minutes: from a change in the cluster to the rules.
+/// From a quarter of a second to five minutes: from a change in the cluster to the rules. Upstream's begin with 0, in which nothing falls.
 pub(super) const PROGRAMMING_SECONDS: &[f64] = &programming_seconds();
 
 #[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
-const fn programming_seconds() -> [f64; 80] {
-    let mut bounds = [0.25; 80];
-    bounds[1] = 0.5;
-    let mut at = 2;
-    while at < 80 {
+const fn programming_seconds() -> [f64; 81] {
+    let mut bounds = [0.0; 81];
+    bounds[1] = 0.25;
+    bounds[2] = 0.5;
+    let mut at = 3;
+    while at < 81 {
         bounds[at] = match at {
-            2..=60 => (at - 1) as f64,
-            61..=72 => (60 + 5 * (at - 61)) as f64,
-            _ => (120 + 30 * (at - 73)) as f64,
+            3..=61 => (at - 2) as f64,
+            62..=73 => (60 + 5 * (at - 62)) as f64,
+            _ => (120 + 30 * (at - 74)) as f64,
         };
         at += 1;
     }

@@ -12,6 +12,7 @@ use model::Family;
 use model::flows::StaleFlows;
 
 use super::errands::{Done, Errand, Pass};
+use super::localnet;
 use super::open::ipvs_doors;
 use crate::host;
 use crate::modes::Mode;
@@ -21,6 +22,8 @@ use crate::modes::Mode;
 pub(super) struct Beside {
     mode: Mode,
     program: Option<Variant>,
+    /// Whether node ports on 127.0.0.0/8 are served by rules.
+    has_localnet: bool,
     conntrack: Option<Netlink>,
     /// Since when what the IPVS mode left waits for its connections.
     waits_since: Option<Instant>,
@@ -30,8 +33,8 @@ pub(super) struct Beside {
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 impl Beside {
-    pub(super) fn new(mode: Mode, program: Option<Variant>) -> Self {
-        Self { mode, program, conntrack: None, waits_since: None }
+    pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool) -> Self {
+        Self { mode, program, has_localnet, conntrack: None, waits_since: None }
     }
 
     pub(super) fn run(&mut self, errand: &Errand) -> Result<Done, String> {
@@ -90,6 +93,7 @@ impl Beside {
             done.again.get_or_insert(reason);
         }
         done.stays.extend(stays.iter().map(ToString::to_string));
+        done.stays.extend((!self.has_localnet).then(localnet::stays).flatten());
         Ok(done)
     }
 }

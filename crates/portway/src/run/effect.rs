@@ -87,8 +87,10 @@ pub enum Answer {
 pub enum Line {
     /// A sync was done.
     Synced {
-        /// How many service ports it was about.
+        /// How many service ports there are.
         service_ports: usize,
+        /// How many of them are new, different or gone since the last sync.
+        changed: usize,
         /// How many operations were written.
         operations: usize,
         /// How long it took.
@@ -181,6 +183,8 @@ pub enum Line {
     Listening(String),
     /// Something is wrong with a file, or with an object of which nothing can be used.
     Problem(String),
+    /// More objects have something wrong than are named.
+    MoreProblems,
     /// Something does not work with the API server; what it told before stays in force.
     ServerTrouble {
         /// With these objects.
@@ -194,6 +198,15 @@ pub enum Line {
     ServerAnswers {
         /// About these objects.
         of: &'static str,
+    },
+    /// The API server was asked for our Node for the first time, and has none of this name.
+    NoNode(String),
+    /// Our Node, which the API server told before, takes clients of load balancers again, or no longer.
+    NodeTakesClients {
+        /// Its name.
+        name: String,
+        /// Whether it does.
+        is_so: bool,
     },
     /// The source was read for the first time, and so many of its objects have something wrong.
     Reports(usize),

@@ -12,7 +12,7 @@ use super::effect::Answer;
 use super::errands::{Done, ErrandKind};
 use super::handover::Successor;
 use super::listeners::Listener;
-use super::live::Live;
+use super::live::{ConfigStatus, Live};
 use crate::host::HostFacts;
 use crate::objects::{Change, Problem};
 
@@ -65,6 +65,8 @@ pub enum Event {
     },
     /// The operator chose anew what may change while we run.
     Rechosen(Live),
+    /// The config file was read anew, and so it stands with it.
+    ConfigRead(ConfigStatus),
     /// These of our listeners cannot be opened now, and why; all others are open.
     NotListening(BTreeMap<Listener, String>),
     /// Another portway wants to go on in our place.

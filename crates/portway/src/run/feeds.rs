@@ -22,7 +22,7 @@ use super::event::{Event, Question, Reply};
 use super::handover::Door;
 use super::touch::{Touch, Touched};
 use crate::host::HostFacts;
-use crate::kubeproxy::Reload;
+use crate::kubeproxy::{Reload, Reread};
 use crate::manifests::{Follower, Source, SourceError};
 use crate::serve::Servers;
 use crate::socket::Server;
@@ -98,7 +98,13 @@ pub(super) fn config(mut reload: Reload, events: Events) -> io::Result<JoinHandl
         let mut follower = Follower::of(reload.path());
         loop {
             follower.wait(PATIENCE);
-            if reload.look().is_some_and(|live| events.send(Event::Rechosen(live)).is_err()) {
+            let Some(Reread { live, standing }) = reload.look() else { continue };
+            let told = live.map(Event::Rechosen).into_iter().chain([Event::ConfigRead(standing)]);
+            let mut is_over = false;
+            for event in told {
+                is_over |= events.send(event).is_err();
+            }
+            if is_over {
                 return;
             }
         }

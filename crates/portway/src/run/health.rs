@@ -7,6 +7,9 @@
 //! Each sync that goes well begins the time anew, unless the reason is still there. A service port that the kernel refuses is
 //! not behind: it must not take the whole node out of every load balancer.
 //!
+//! Bare means: the source has told nothing for that long, and the kernel holds nothing of an earlier life either. Such a node
+//! should get no clients; but starting the process anew would not help, so it lives.
+//!
 //! Absent on purpose: a clock, and HTTP. The facts stand still while a sync hangs, and the time that the reader brings goes on: so a
 //! loop that hangs turns red as well.
 
@@ -26,6 +29,8 @@ pub struct HealthFacts {
     pub behind_since: Option<Duration>,
     /// How long it may be.
     pub patience: Duration,
+    /// For as long as that the source has told nothing, and there are no rules at all.
+    pub is_bare: bool,
     /// The Node is known, is not being deleted, and is not about to be.
     pub is_node_eligible: bool,
 }
@@ -35,6 +40,8 @@ pub struct HealthFacts {
 pub struct Health {
     /// The proxy does its work.
     pub is_healthy: bool,
+    /// There are no rules that a client could be served by.
+    pub is_bare: bool,
     /// Load balancers may send clients to this node, as far as the node goes.
     pub is_node_eligible: bool,
 }
@@ -45,6 +52,7 @@ impl HealthFacts {
         let is_late = |since: Duration| elapsed.saturating_sub(since) >= self.patience;
         Health {
             is_healthy: !self.behind_since.is_some_and(is_late),
+            is_bare: self.is_bare,
             is_node_eligible: self.is_node_eligible,
         }
     }

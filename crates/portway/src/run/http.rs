@@ -69,7 +69,7 @@ fn site(
         mode: settings.wish.mode,
         started: jiff::Timestamp::now(),
         config: Arc::clone(&shown.0),
-        flags: settings.flags.clone(),
+        flags: serve::flags(settings),
         traffic: traffic(settings.wish.mode, carrier, events.clone()),
         picture: Arc::new(move || feeds::ask(&events, Question::Picture)),
     }

@@ -16,6 +16,17 @@ const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 /// The file that says that we set it.
 const MARK: &str = "route-localnet";
 
+/// Where it is set, and not by us: what to do about it.
+pub(super) fn stays() -> Option<String> {
+    let is_set = fs::read_to_string(ROUTE_LOCALNET).is_ok_and(|value| value.trim() == "1");
+    is_set.then(|| {
+        "net.ipv4.conf.all.route_localnet is 1, as upstream's iptables mode sets it: portway does without, and neighbours may reach ports of \
+         127.0.0.1 where no rule guards them (CVE-2020-8558). Unless another program needs it: \
+         `sysctl -w net.ipv4.conf.all.route_localnet=0`"
+            .to_owned()
+    })
+}
+
 /// The setting, and whether it is ours.
 #[derive(Debug)]
 pub struct Localnet {

@@ -1,6 +1,9 @@
 //! What the loop wants to be written down, as lines of the log.
+//!
+//! Numbers are of 64 bits at most: those of 128, as times are counted in, would be text in a log of JSON.
 
 use super::effect::Line;
+use super::status::milliseconds;
 
 /// No sync went well yet.
 const NONE_YET: &str = "none went well yet, and what the kernel held at the start stays as it is";
@@ -9,11 +12,13 @@ const NONE_YET: &str = "none went well yet, and what the kernel held at the star
 pub(super) fn log(line: &Line) {
     match line {
         // A compare that finds nothing comes every half minute: that is a metric.
-        Line::Synced { service_ports, operations: 0, took, full } => {
-            tracing::debug!(service_ports, operations = 0, took_ms = took.as_millis(), full, "synced");
+        Line::Synced { service_ports, changed, operations: 0, took, full } => {
+            let took_ms = milliseconds(*took);
+            tracing::debug!(service_ports, changed, operations = 0, took_ms, full, "synced");
         }
-        Line::Synced { service_ports, operations, took, full } => {
-            tracing::info!(service_ports, operations, took_ms = took.as_millis(), full, "synced");
+        Line::Synced { service_ports, changed, operations, took, full } => {
+            let took_ms = milliseconds(*took);
+            tracing::info!(service_ports, changed, operations, took_ms, full, "synced");
         }
         Line::Repaired { operations, by } => tracing::warn!(
             operations,
@@ -33,7 +38,7 @@ pub(super) fn log(line: &Line) {
         }
         Line::Stays(what) => tracing::warn!("{what}"),
         Line::ErrandFailed { doing, reason, retry_in } => {
-            tracing::warn!(retry_in_ms = retry_in.as_millis(), "cannot {doing}: {reason}");
+            tracing::warn!(retry_in_ms = milliseconds(*retry_in), "cannot {doing}: {reason}");
         }
         Line::HandingOver { process } => {
             tracing::info!(
@@ -47,12 +52,12 @@ pub(super) fn log(line: &Line) {
         }
         Line::Warned { service_port, reason } => tracing::warn!(service_port, "{reason}"),
         Line::Failed { is_first, reason, retry_in } => tracing::error!(
-            retry_in_ms = retry_in.as_millis(),
+            retry_in_ms = milliseconds(*retry_in),
             "sync failed, {}: {reason}",
             if *is_first { NONE_YET } else { "the last good rules stay in force" }
         ),
         Line::StoreFailed { reason, retry_in } => tracing::error!(
-            retry_in_ms = retry_in.as_millis(),
+            retry_in_ms = milliseconds(*retry_in),
             "addresses cannot be given, what is in force stays so: {reason}"
         ),
         Line::NotListening { listener, reason } => {
@@ -60,11 +65,28 @@ pub(super) fn log(line: &Line) {
         }
         Line::Listening(listener) => tracing::info!("{listener} is answered now"),
         Line::Problem(problem) => tracing::warn!("{problem}"),
+        Line::MoreProblems => {
+            tracing::warn!(
+                "more objects have something wrong than are named here: `portway check` names them"
+            );
+        }
         Line::ServerTrouble { of, reason, retry_in } => tracing::warn!(
-            retry_in_ms = retry_in.as_millis(),
+            retry_in_ms = milliseconds(*retry_in),
             "{of}: {reason}; what was told before stays in force"
         ),
         Line::ServerAnswers { of } => tracing::info!("{of}: the API server answers again"),
+        Line::NoNode(name) => tracing::warn!(
+            "the API server knows no Node `{name}`, so /healthz is red, the Node's zone, addresses and pod networks are unknown, and only \
+             endpoints on a node of this name count as local: give the name that `kubectl get nodes` shows, by `--hostname-override` \
+             (`portway run`: `--node-name`)"
+        ),
+        Line::NodeTakesClients { name, is_so: false } => tracing::warn!(
+            "the Node `{name}` is gone, or on its way: /healthz is red from now on, so that load balancers pass it by; Services are served as \
+             before"
+        ),
+        Line::NodeTakesClients { name, is_so: true } => {
+            tracing::info!("the Node `{name}` takes clients again: its part of /healthz is green");
+        }
         Line::Reports(count) => {
             tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
         }

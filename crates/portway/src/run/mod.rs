@@ -39,6 +39,7 @@ mod open;
 mod origin;
 mod pace;
 mod passing;
+mod sanity;
 mod shell;
 mod state;
 mod status;
@@ -57,7 +58,7 @@ pub use handover::{Arrival, Successor};
 pub use health::{Health, HealthFacts};
 pub use ipvs::IpvsStatus;
 pub use listeners::Listener;
-pub use live::Live;
+pub use live::{ConfigStatus, Live};
 pub use localnet::Localnet;
 pub use lock::RunDir;
 pub use open::{
@@ -66,6 +67,7 @@ pub use open::{
 };
 pub use origin::Origin;
 pub use pace::PaceOptions;
+pub use sanity::Objections;
 pub use shell::{End, Settings, run};
 pub use state::{Loop, Start};
 pub use status::{

@@ -9,6 +9,7 @@ use dataplane::ipvs::{self, Ipvs, Scheduler};
 use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
 use dataplane::relay::Relays;
+use dataplane::upstream;
 use dataplane::userspace::{self, Userspace};
 use kernel::host::{ChangeError, ChangeHost as _, ThisMachine, links};
 use kernel::nft::Monitor;
@@ -274,6 +275,13 @@ fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunEr
             "mode `{mode}` needs the program iptables, of either kind, and there is none: install the package iptables{why}"
         )));
     };
+    if let Some(error) = upstream::hidden(&mut found).filter(|_| program == Program::Auto) {
+        return Err(RunError::Kernel(format!(
+            "rules of Services, upstream's or ours, are in tables of iptables-legacy, which may be asked before all that {variant} writes, and this process may not touch \
+             them: give it CAP_NET_RAW (deploy/overlays/iptables-legacy), and they are taken over; or remove them, and choose with \
+             `--iptables-program`: {error}"
+        )));
+    }
     let mut doors = Vec::new();
     for family in Family::ALL {
         let door = found.door(variant, family).cloned().ok_or_else(|| {

@@ -12,6 +12,7 @@ use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
 use super::ipvs::IpvsStatus;
+use super::live::ConfigStatus;
 use super::open::LocalhostNodePorts;
 use crate::metrics::Gauges;
 use crate::traffic::Carried;
@@ -83,6 +84,9 @@ pub struct Status {
     /// Our listeners that cannot be opened, with the reason.
     #[serde(default)]
     pub not_listening: BTreeMap<String, String>,
+    /// How it stands with the config file, where one is followed.
+    #[serde(default)]
+    pub config: ConfigStatus,
     /// What the relay has carried, where there is one.
     pub relay: Option<RelayStatus>,
     /// What there is to tell of the IPVS mode.
@@ -111,7 +115,7 @@ pub enum NodeStanding {
 pub struct ServerStatus {
     /// Its URL.
     pub address: String,
-    /// How old the picture is at most: since then the server has said nothing about some part of it. `None` before it was read.
+    /// Every watch was heard then or later: it is the quietest one's. `None` before all were heard.
     pub heard_seconds_ago: Option<u64>,
     /// What was never told in full.
     pub incomplete: Vec<String>,

@@ -10,6 +10,7 @@ use std::fs;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use kernel::conntrack::{self, Conntrack as _, Filter};
 use kernel::sysctl::{self, Sysctls};
 
 /// However many cores there are, as upstream: more takes too much memory.
@@ -93,13 +94,34 @@ impl Tuning {
     /// Writes what is different, without what is of this process alone: for a container that may do more than the one that stays. What
     /// was written, and what could not be, in words.
     pub fn prepare(&self) -> (Vec<String>, Vec<String>) {
-        let Tuned { written, mut failed, is_missing } = self.apply_to(&mut sysctl::ThisMachine, cores());
-        if is_missing {
-            failed.push(
-                "the connection tracker is not loaded yet: load the module nf_conntrack first".to_owned(),
-            );
-        }
+        let load = |_: &mut sysctl::ThisMachine| load_tracker();
+        let Tuned { written, failed, .. } = self.prepare_on(&mut sysctl::ThisMachine, cores(), load);
         (written, failed)
+    }
+
+    /// No rule of ours is in force yet, so settings may be missing because nobody needed the connection tracker so far. Then it is
+    /// asked for, and all is tried again.
+    fn prepare_on<S: Sysctls>(
+        &self,
+        settings: &mut S,
+        cores: u64,
+        load: impl FnOnce(&mut S) -> conntrack::Result<()>,
+    ) -> Tuned {
+        let first = self.apply_to(settings, cores);
+        if !first.is_missing {
+            return first;
+        }
+        let loaded = load(settings);
+        let mut again = self.apply_to(settings, cores);
+        again.written.splice(..0, first.written);
+        if again.is_missing {
+            let why = loaded.err().map(|error| format!(" ({error})")).unwrap_or_default();
+            again.failed.push(format!(
+                "this kernel lacks settings of the connection tracker, also after it was asked to load it{why}: load the module \
+                 nf_conntrack, at boot by /etc/modules-load.d"
+            ));
+        }
+        again
     }
 
     fn apply_to(&self, settings: &mut impl Sysctls, cores: u64) -> Tuned {
@@ -155,6 +177,13 @@ impl Tuned {
             Err(error) => self.failed.push(error.to_string()),
         }
     }
+}
+
+/// Has the kernel load its connection tracker, which it does when somebody asks for connections. No flow has protocol 255, so
+/// that it has nothing to tell.
+fn load_tracker() -> conntrack::Result<()> {
+    let nothing = Filter::Protocol(conntrack::Family::V4, u8::MAX);
+    conntrack::Netlink::open()?.visit(&nothing, &mut |_| ()).map(drop)
 }
 
 fn adjust_oom_score(score: i32) -> std::io::Result<()> {
@@ -274,6 +303,27 @@ mod tests {
         );
         let missing = Tuning::as_upstream().apply_to(&mut Simulated::default(), 2);
         assert_eq!(missing, Tuned { is_missing: true, ..Tuned::default() });
+    }
+
+    #[test]
+    fn a_tracker_that_is_missing_is_asked_for_and_its_settings_are_tried_again() {
+        let tuning = Tuning::as_upstream();
+        let tuned = tuning.prepare_on(&mut kernel(), 2, |_| panic!("it is there"));
+        assert_eq!(tuned.written.len(), 3, "{tuned:?}");
+
+        let mut settings = Simulated::default();
+        let tuned = tuning.prepare_on(&mut settings, 2, |settings| {
+            *settings = kernel();
+            Ok(())
+        });
+        assert_eq!((tuned.written.len(), tuned.failed.len()), (3, 0), "{tuned:?}");
+        assert_eq!(settings.values[MAX], "131072");
+
+        let refused = |_: &mut Simulated| Err(conntrack::Error::Missing);
+        let tuned = tuning.prepare_on(&mut Simulated::default(), 2, refused);
+        assert_eq!(tuned.failed.len(), 1, "{tuned:?}");
+        assert!(tuned.failed[0].contains("asked to load it (this kernel does not tell"), "{tuned:?}");
+        assert!(tuned.failed[0].contains("load the module nf_conntrack"), "{tuned:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `/healthz` and `/livez`: upstream's body, codes and headers.
 //!
-//! `/healthz` is for load balancers: red also when the node is about to go. `/livez` is for who starts the process anew, and does
-//! not look at the node.
+//! `/healthz` is for load balancers: red also when the node is about to go, or has no rules. `/livez` is for who starts the process
+//! anew, and looks at neither.
 
 use hyper::StatusCode;
 use jiff::Timestamp;
@@ -64,19 +64,20 @@ struct OfFamily {
 /// What is answered at this moment.
 fn answer(facts: &HealthFacts, health: Health, probe: Probe, now: Timestamp) -> Answer {
     let node_eligible = (probe == Probe::Healthz).then_some(health.is_node_eligible);
-    let is_green = health.is_healthy && node_eligible.unwrap_or(true);
+    let healthy = health.is_healthy && !(probe == Probe::Healthz && health.is_bare);
+    let is_green = healthy && node_eligible.unwrap_or(true);
     let updated = facts.updated.and_then(|at| Timestamp::from_second(at.0).ok()).unwrap_or(never());
-    let of_family = OfFamily { last_updated: updated.to_string(), healthy: health.is_healthy };
+    let of_family = OfFamily { last_updated: updated.to_string(), healthy };
     let is_served = |family| facts.families.contains(&family).then(|| of_family.clone());
     // Upstream tells of families once they were written, and then or when they are red there is something to tell.
-    let is_known = facts.updated.is_some() || !health.is_healthy;
+    let is_known = facts.updated.is_some() || !healthy;
     let status = is_known.then(|| Families { v4: is_served(Family::V4), v6: is_served(Family::V6) });
     let body = Body {
         // Upstream tells a recent moment as long as all is well, whenever something was last written.
         last_updated: if is_green { now } else { updated }.to_string(),
         current_time: now.to_string(),
         node_eligible,
-        healthy: health.is_healthy,
+        healthy,
         status,
     };
     let code = if is_green { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -108,6 +109,7 @@ mod tests {
             updated: Some(model::time::Timestamp(1_700_000_000)),
             behind_since: None,
             patience: MINUTE,
+            is_bare: false,
             is_node_eligible: true,
         }
     }
@@ -176,6 +178,16 @@ mod tests {
             "upstream stays green here"
         );
         assert_eq!(body["lastUpdated"], "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_node_without_rules_takes_no_clients_and_lives() {
+        let bare = HealthFacts { updated: None, is_bare: true, ..facts() };
+        let (code, body) = ask(&bare, MINUTE, Probe::Healthz);
+        assert_eq!((code, &body["healthy"], &body["nodeEligible"]), (503, &json!(false), &json!(true)));
+        assert_eq!(body["status"]["IPv4"]["healthy"], json!(false));
+        let (code, body) = ask(&bare, MINUTE, Probe::Livez);
+        assert_eq!((code, &body["healthy"]), (200, &json!(true)), "a restart would not help");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct WireConfig {
     node_port_addresses: Vec<String>,
     service_proxy_name: Option<String>,
     allowed_external_ips: Vec<String>,
+    #[serde(default)]
+    refuses_external_ips: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +47,7 @@ impl From<&Config> for WireConfig {
             node_port_addresses: node_port_addresses(config),
             service_proxy_name: config.service_proxy_name.clone(),
             allowed_external_ips: texts(&config.allowed_external_ips),
+            refuses_external_ips: config.refuses_external_ips,
         }
     }
 }
@@ -71,6 +74,7 @@ impl TryFrom<WireConfig> for Config {
                 .collect::<Result<_, _>>()?,
             service_proxy_name: wire.service_proxy_name,
             allowed_external_ips: nets(&wire.allowed_external_ips)?,
+            refuses_external_ips: wire.refuses_external_ips,
         })
     }
 }

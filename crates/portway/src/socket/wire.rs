@@ -24,6 +24,7 @@ use crate::traffic::Traffic;
 pub(super) struct Picture<'a> {
     config: WireConfig,
     objects: Vec<WrittenObject<'a>>,
+    is_trimmed: bool,
     problems: Vec<WireProblem>,
     reports: Vec<WireReport>,
     local_addresses: Option<&'a BTreeSet<IpAddr>>,
@@ -44,6 +45,8 @@ struct WrittenObject<'a> {
 struct ReadPicture {
     config: WireConfig,
     objects: Vec<ReadObject>,
+    #[serde(default)]
+    is_trimmed: bool,
     problems: Vec<WireProblem>,
     reports: Vec<WireReport>,
     local_addresses: Option<BTreeSet<IpAddr>>,
@@ -94,6 +97,7 @@ impl<'a> Picture<'a> {
         Self {
             config: WireConfig::from(&snapshot.config),
             objects: snapshot.objects.values().map(WrittenObject::of).collect(),
+            is_trimmed: snapshot.is_trimmed,
             problems: snapshot.problems.iter().map(WireProblem::of).collect(),
             reports: snapshot.reports.iter().map(WireReport::of).collect(),
             local_addresses: snapshot.local_addresses.as_ref(),
@@ -122,6 +126,7 @@ pub(super) fn read(answer: Value) -> Result<Snapshot, String> {
     Ok(Snapshot {
         config: read.config.try_into()?,
         objects,
+        is_trimmed: read.is_trimmed,
         problems: read.problems.into_iter().map(WireProblem::read).collect(),
         reports: read.reports.into_iter().map(WireReport::read).collect(),
         local_addresses: read.local_addresses,
@@ -229,8 +234,10 @@ mod tests {
                 ],
                 service_proxy_name: Some("other".into()),
                 allowed_external_ips: vec!["2001:db8::/32".parse().unwrap()],
+                refuses_external_ips: true,
             },
             objects: [(key, object)].into(),
+            is_trimmed: true,
             problems: vec![Problem { origin, message: "is wrong".into() }],
             reports: vec![Report::new(
                 ObjectRef { kind: "Pod", name: "default/p".into() },

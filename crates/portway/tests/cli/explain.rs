@@ -192,3 +192,24 @@ fn who_names_an_address_that_is_no_frontend_is_said() {
         place.portway(&format!("explain 203.0.113.9 {destination} {shared}")).ends_with(0).says(&words);
     }
 }
+
+#[test]
+fn an_endpoint_of_this_nodes_own_address_is_said_to_see_the_source_and_nothing_else() {
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: NodePort, selector: {app: web}, ports: [{port: 80, nodePort: 30080}]}\n";
+    let pod = |name: &str, ip: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: web}}}}\nstatus: {{podIP: {ip}}}\n"
+        )
+    };
+    let ask = "explain outside 192.0.2.10:30080 --node-ip 192.0.2.10 --node-name a";
+    let alone = Place::with(&(service.to_owned() + &pod("host", "192.0.2.10")));
+    let said = alone.portway(ask).ends_with(0);
+    said.says(&["(not masqueraded)", "the source is kept: the endpoint has an address of this node"]);
+    assert!(!said.out.contains("masqueraded, because"), "{said}");
+    let beside = Place::with(&(service.to_owned() + &pod("host", "192.0.2.10") + &pod("far", "10.244.2.7")));
+    beside.portway(ask).ends_with(0).says(&[
+        "this node (masqueraded)",
+        "masqueraded, because spec.externalTrafficPolicy is Cluster",
+        "but endpoints with an address of this node see the source",
+    ]);
+}

@@ -35,7 +35,9 @@ fn flags_reach_the_document_and_a_file_goes_before_them() {
         (std::fs::read_to_string(place.path("out.yaml")).unwrap(), said.err)
     };
     let (by_flags, _) = written("--proxy-mode nftables --cluster_cidr=10.1.0.0/16 --masquerade-all -v=4");
-    for line in ["mode: nftables", "clusterCIDR: 10.1.0.0/16", "verbosity: 4", "masqueradeAll: true"] {
+    for line in
+        ["mode: nftables", "clusterCIDR: 10.1.0.0/16", "verbosity: 4", "masqueradeAll: true", "- primary"]
+    {
         assert!(by_flags.contains(line), "no {line} in\n{by_flags}");
     }
     std::fs::write(place.path("in.yaml"), by_flags.replace("mode: nftables", "mode: ipvs\nmoed: x")).unwrap();
@@ -84,5 +86,10 @@ fn help_and_version_are_told_under_either_name() {
 
 #[test]
 fn without_a_cluster_it_says_where_services_could_come_from() {
-    kube_proxy(&Place::new(), "--proxy-mode=nftables").ends_with(2).complains(&["`--kubeconfig FILE`"]);
+    let said = kube_proxy(&Place::new(), "--proxy-mode=nftables").ends_with(2);
+    said.complains(&[
+        "`--kubeconfig FILE` or `--master URL`",
+        "`clientConnection.kubeconfig` in the file of `--config`",
+    ]);
+    assert!(!said.err.contains("--from"), "kube-proxy has no such flag: {said}");
 }

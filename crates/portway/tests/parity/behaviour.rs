@@ -42,6 +42,10 @@ const SERVICES: &[Row] = &[
     same("LoadBalancer: the balancer's IP is served on the node", "load-balancer-ip-is-served-on-the-node"),
     same("`ipMode: Proxy` is left to the balancer", "load-balancer-ip-of-a-proxy-is-left-alone"),
     same("external IPs", "external-ip-is-served-like-a-load-balancer"),
+    same(
+        "no external IPs, with the feature gate `AllowServiceExternalIPs` off",
+        "external-ips-are-not-served-where-the-gate-is-off",
+    ),
     same("`allocateLoadBalancerNodePorts: false`", "load-balancer-without-node-port"),
     same("both families, or one", "dual-stack-answers-in-both-families"),
     of(
@@ -228,7 +232,7 @@ const CLUSTER: &[Row] = &[
     better(
         "a change of ServiceCIDRs",
         "acted upon at once; upstream waits up to an hour",
-        "service_cidrs_are_not_waited_for_and_count_at_once_when_they_come",
+        "service_cidrs_count_at_once_when_they_come",
     ),
     better(
         "a change of the Node: IPs, pod CIDR, zone, deletion",
@@ -242,13 +246,18 @@ const CLUSTER: &[Row] = &[
     ),
     better(
         "a program of `users[].user.exec` that hangs",
-        "ended after 30 s, and named; upstream waits for ever",
+        "ended after 30 s with all that it started, and named with its last words; upstream waits for ever",
         "a_program_that_hangs_is_killed_and_named",
     ),
     better(
         "`/healthz` before the first sync went well, a sync that hangs, a program that fights for our tables",
         "red after 2 × syncPeriod of failures: a node without rules should get no clients; upstream stays green, or does not notice",
         "syncs_that_fail_for_two_periods_turn_red_and_one_that_goes_well_green",
+    ),
+    better(
+        "`/healthz` of a node that never had rules, while the source tells nothing",
+        "red after 2 × syncPeriod, and `/livez` green, since a restart would not help; upstream stays green. Rules of an earlier life count",
+        "a_node_that_never_had_rules_and_hears_nothing_is_bare_after_two_periods_until_the_first_sync",
     ),
     better(
         "a port in use",
@@ -269,6 +278,19 @@ const CLUSTER: &[Row] = &[
         "the configuration file changes",
         "what can change without a restart does, and the rest is said; upstream exits",
         "root_a_changed_config_map_counts_without_a_restart",
+    ),
+    same(
+        "`clusterCIDR` of a family in which this node has no address: told, and refused on a host of one family",
+        "pods_of_the_other_family_are_told_and_refused_where_there_is_no_other_family",
+    ),
+    same(
+        "addresses of a family that this host does not have are told, and that of the node itself is refused",
+        "addresses_of_the_other_family_are_told_where_there_is_one_family",
+    ),
+    better(
+        "`spec.podCIDRs` of the other family in detectLocalMode NodeCIDR",
+        "reported on the Node, and followed when it changes; upstream ends",
+        "a_node_whose_pod_networks_are_of_the_other_family_is_reported_where_pods_are_known_by_them",
     ),
     better(
         "without a cluster",

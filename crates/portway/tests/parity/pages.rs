@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::markdown::table;
 
 /// Metrics that upstream has and we do not, with the reason.
-const MISSING_METRICS: [(&str, &str); 8] = [
+const MISSING_METRICS: [(&str, &str); 9] = [
     (
         "rest_client_*",
         "`portway_api_server_heard_age_seconds` and *Trouble* in `portway status` tell how old the picture is, which is what matters",
@@ -19,6 +19,10 @@ const MISSING_METRICS: [(&str, &str); 8] = [
     ),
     ("kubeproxy_nftables_localhost_nodeport_rejected_packets_total", "of an alpha gate"),
     ("go_*", "they tell of Go's runtime; `process_*` is there"),
+    (
+        "process_network_receive_bytes_total, process_network_transmit_bytes_total, process_virtual_memory_max_bytes",
+        "they tell of the node's network and of a limit that is not set, not of the process",
+    ),
     (
         "kubernetes_build_info, kubernetes_feature_enabled",
         "they tell of Kubernetes' releases; `portway_build_info` is there",

@@ -1,6 +1,9 @@
 //! Flags, fields of the document, and feature gates: from the tables that the program itself walks.
 
-use portway::kubeproxy::{Change, Effect, FIELDS, FLAGS, Field, Flag, GATES, Gate, Purpose, Status};
+use portway::kubeproxy::{
+    Change, Effect, FIELDS, FLAGS, Field, Flag, GATES, Gate, LEAKED, OBSOLETE_FIELDS, ObsoleteField, Purpose,
+    Status,
+};
 
 use crate::markdown::table;
 
@@ -26,12 +29,24 @@ fn of_flag(flag: &Flag) -> Vec<String> {
     vec![format!("`--{}`", flag.name), sets, here.to_owned(), why.to_owned()]
 }
 
+/// Those of libraries are one row.
+fn of_leaked() -> Vec<String> {
+    let names = LEAKED.iter().map(|flag| format!("`--{}`", flag.name)).collect::<Vec<_>>().join(", ");
+    let here = "obsolete: accepted with a warning".to_owned();
+    vec![names, String::new(), here, "they were never kube-proxy's: leave them out".to_owned()]
+}
+
 fn of_field(field: &Field) -> Vec<String> {
     let change = match field.change {
         Change::Live => "at once",
         Change::Restart => "after a restart",
     };
     vec![format!("`{}`", field.path), word(field.status).to_owned(), change.to_owned(), field.why.to_owned()]
+}
+
+fn of_obsolete(field: &ObsoleteField) -> Vec<String> {
+    let here = "obsolete: a warning".to_owned();
+    vec![format!("`{}`", field.path), here, String::new(), field.why.to_owned()]
 }
 
 fn of_gate(gate: &Gate) -> Vec<String> {
@@ -44,8 +59,9 @@ fn of_gate(gate: &Gate) -> Vec<String> {
 }
 
 pub(crate) fn section() -> String {
-    let flags = table(&["flag", "sets", "here", "why"], FLAGS.iter().map(of_flag));
-    let fields = table(&["field", "here", "a change counts", "why"], FIELDS.iter().map(of_field));
+    let flags = table(&["flag", "sets", "here", "why"], FLAGS.iter().map(of_flag).chain([of_leaked()]));
+    let fields = FIELDS.iter().map(of_field).chain(OBSOLETE_FIELDS.iter().map(of_obsolete));
+    let fields = table(&["field", "here", "a change counts", "why"], fields);
     let gates = table(&["gate", "here", "why"], GATES.iter().map(of_gate));
     format!(
         "## Flags\n\nOf `kube-proxy` and `portway kube-proxy`. A flag that sets a field means what the field means.\n\n{flags}\n\

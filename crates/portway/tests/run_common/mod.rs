@@ -246,6 +246,11 @@ impl Running {
         self.err.lock().unwrap().iter().filter(|line| line.contains(words)).count()
     }
 
+    /// All lines of standard output and of the log so far.
+    pub(crate) fn said(&self) -> (Vec<String>, Vec<String>) {
+        (self.out.lock().unwrap().clone(), self.err.lock().unwrap().clone())
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.pid()]).status().unwrap();

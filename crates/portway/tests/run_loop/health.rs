@@ -119,7 +119,24 @@ fn before_the_source_was_read_what_an_earlier_life_left_is_well() {
     let mut sim = sim();
     sim.feed(Event::AddressesChanged(host("192.0.2.2")));
     sim.pass(3600 * SECOND);
-    assert!(sim.is_healthy());
+    assert!(sim.is_healthy() && !sim.state.health().is_bare);
+}
+
+#[test]
+fn a_node_that_never_had_rules_and_hears_nothing_is_bare_after_two_periods_until_the_first_sync() {
+    let mut sim = sim();
+    sim.is_flushed = true;
+    sim.feed(Event::AddressesChanged(host("192.0.2.2")));
+    sim.pass(59 * SECOND);
+    let judged = |sim: &Sim<_>| sim.state.health().judge(sim.now);
+    assert!(!judged(&sim).is_bare, "not yet");
+    sim.pass(2 * SECOND);
+    assert!(judged(&sim).is_bare);
+    assert!(judged(&sim).is_healthy, "a restart would not help");
+    sim.pass(3600 * SECOND);
+    assert_eq!(sim.glances.len(), 1, "it is looked at once");
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    assert!(!judged(&sim).is_bare);
 }
 
 #[test]

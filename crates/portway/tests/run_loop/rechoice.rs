@@ -9,7 +9,8 @@ use crate::sim::{changed, endpoints, ms, service, sim};
 
 fn live(sync_period: Duration, masquerade_all: bool, node_port_addresses: Vec<NodePortAddress>) -> Event {
     let pace = PaceOptions { sync_period, ..PaceOptions::default() };
-    Event::Rechosen(Live { pace, packets: Rechoice { masquerade_all, node_port_addresses } })
+    let packets = Rechoice { masquerade_all, node_port_addresses };
+    Event::Rechosen(Live { pace, packets, verbosity: 0 })
 }
 
 #[test]

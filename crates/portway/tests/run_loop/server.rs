@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use apiserver::{News, Trouble, Watched};
-use kernel::nft::Simulated;
+use kernel::nft::{Kernel as _, Simulated};
 use mockapi::objects;
 use model::object::Read;
 use model::{Config, DetectLocal, Event as Fact, Family, ServiceName};
@@ -38,7 +38,7 @@ fn complete(of: Watched) -> Event {
 }
 
 fn trouble(of: Watched, reason: &str) -> Event {
-    Event::Told(News::Trouble(Trouble { of, reason: reason.into(), retry_in: ms(400) }))
+    Event::Told(News::Trouble(Trouble { of, reason: reason.into(), retry_in: ms(400), is_refusal: false }))
 }
 
 fn node_port_service() -> Value {
@@ -48,9 +48,14 @@ fn node_port_service() -> Value {
     service
 }
 
+fn has_no_cidrs() -> Event {
+    Event::Told(News::Absent(Watched::ServiceCidrs))
+}
+
 /// A loop that is in step with a cluster of one Service.
 fn running_with(config: Config) -> ServerSim {
     let mut sim = sim_of_server(config);
+    sim.feed(has_no_cidrs());
     sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.1")]));
     sim.feed(complete(Watched::Node));
     sim.feed(changed(Watched::Services, &[node_port_service()]));
@@ -69,6 +74,7 @@ fn running() -> ServerSim {
 #[test]
 fn nothing_is_written_before_services_and_slices_are_both_complete() {
     let mut sim = sim_of_server(config());
+    sim.feed(has_no_cidrs());
     sim.feed(complete(Watched::Node));
     sim.feed(changed(Watched::Services, &[objects::service("web", "10.96.0.1")]));
     sim.feed(complete(Watched::Services));
@@ -85,6 +91,7 @@ fn nothing_is_written_before_services_and_slices_are_both_complete() {
 #[test]
 fn the_node_is_waited_for_until_the_server_has_answered_somehow() {
     let mut sim = sim_of_server(config());
+    sim.feed(has_no_cidrs());
     sim.feed(trouble(Watched::Node, "the API server cannot be reached"));
     sim.feed(complete(Watched::Services));
     sim.feed(complete(Watched::EndpointSlices));
@@ -93,8 +100,68 @@ fn the_node_is_waited_for_until_the_server_has_answered_somehow() {
     assert_eq!(sim.syncs.len(), 1, "a missing permission for Nodes keeps nobody from working");
 }
 
+/// A cluster that has told all but ServiceCIDRs, on this kernel.
+fn without_cidrs(kernel: Simulated) -> ServerSim {
+    let mut sim = sim_of_server(config());
+    *sim.dataplane.kernel() = kernel;
+    sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.1")]));
+    sim.feed(complete(Watched::Node));
+    sim.feed(changed(Watched::Services, &[node_port_service()]));
+    sim.feed(complete(Watched::Services));
+    sim.feed(changed(Watched::EndpointSlices, &[objects::slice("web", &["10.244.2.7"])]));
+    sim.feed(complete(Watched::EndpointSlices));
+    sim
+}
+
 #[test]
-fn service_cidrs_are_not_waited_for_and_count_at_once_when_they_come() {
+fn a_restart_writes_nothing_though_service_cidrs_come_last() {
+    let cidrs = || changed(Watched::ServiceCidrs, &[objects::service_cidr("kubernetes", "10.96.0.0/12")]);
+    let mut first = without_cidrs(Simulated::default());
+    first.feed(cidrs());
+    first.feed(complete(Watched::ServiceCidrs));
+    first.pass(ms(10_000));
+    assert!(first.status().is_in_sync);
+    let mut second = without_cidrs(first.dataplane.kernel().clone());
+    let before = second.dataplane.kernel().generation().unwrap();
+    second.pass(ms(2900));
+    assert_eq!(second.syncs, [], "they are waited for");
+    second.feed(cidrs());
+    second.feed(complete(Watched::ServiceCidrs));
+    second.pass(ms(10_000));
+    assert!(second.status().is_in_sync);
+    assert_eq!(second.dataplane.kernel().generation().unwrap(), before);
+}
+
+#[test]
+fn service_cidrs_are_waited_for_as_long_as_that_may_help() {
+    let begins = |event: Event| {
+        let mut sim = without_cidrs(Simulated::default());
+        assert_eq!(sim.syncs, []);
+        sim.feed(event);
+        !sim.syncs.is_empty()
+    };
+    assert!(begins(has_no_cidrs()), "this server has none");
+    assert!(begins(trouble(Watched::ServiceCidrs, "the API server does not let us list servicecidrs")));
+    assert!(!begins(Event::Told(News::Heard(Watched::Services))), "nothing was said of them");
+    let mut sim = without_cidrs(Simulated::default());
+    sim.pass(ms(3000));
+    assert_eq!(sim.syncs.len(), 1, "nobody waits for ever");
+}
+
+#[test]
+fn who_may_not_read_service_cidrs_is_told_so_before_the_rest_comes() {
+    let mut sim = sim_of_server(config());
+    let (of, reason, retry_in) = (Watched::ServiceCidrs, "403".to_owned(), ms(30_000));
+    sim.feed(Event::Told(News::Trouble(Trouble { of, reason, retry_in, is_refusal: true })));
+    for of in [Watched::Node, Watched::Services, Watched::EndpointSlices] {
+        assert_eq!(sim.syncs, []);
+        sim.feed(complete(of));
+    }
+    assert_eq!(sim.syncs.len(), 1, "nothing else can come");
+}
+
+#[test]
+fn service_cidrs_count_at_once_when_they_come() {
     let mut sim = running();
     let before = sim.syncs.len();
     sim.feed(changed(Watched::ServiceCidrs, &[objects::service_cidr("kubernetes", "10.96.0.0/12")]));
@@ -156,6 +223,29 @@ fn while_the_server_is_away_the_rules_stay_and_the_status_says_how_old_the_pictu
 }
 
 #[test]
+fn trouble_that_differs_in_figures_is_told_once_and_again_after_ten_minutes() {
+    let mut sim = running();
+    let told =
+        |sim: &ServerSim| sim.lines.iter().filter(|line| matches!(line, Line::ServerTrouble { .. })).count();
+    for version in 0..299 {
+        let reason = format!("the API server has only an older picture (version {version}) than ours (500)");
+        sim.feed(trouble(Watched::Services, &reason));
+        sim.pass(ms(2000));
+    }
+    assert_eq!(told(&sim), 1);
+    let told_now = &sim.status().server.unwrap().troubles["services"];
+    assert!(told_now.reason.contains("version 298") && told_now.for_seconds == 598, "{told_now:?}");
+    sim.pass(ms(2000));
+    sim.feed(trouble(
+        Watched::Services,
+        "the API server has only an older picture (version 7) than ours (500)",
+    ));
+    assert_eq!(told(&sim), 2);
+    sim.feed(trouble(Watched::Services, "the API server cannot be reached"));
+    assert_eq!(told(&sim), 3, "this is something else");
+}
+
+#[test]
 fn a_server_that_answers_and_says_nothing_does_not_make_the_picture_younger() {
     let mut sim = running();
     sim.feed(trouble(Watched::Services, "the API server cannot be reached"));
@@ -188,6 +278,28 @@ fn an_unusable_object_is_in_the_reports_until_it_is_gone() {
     assert_eq!(sim.status().reports, before + 1);
     sim.feed(complete(Watched::Services));
     assert_eq!(sim.status().reports, before);
+}
+
+#[test]
+fn an_object_that_comes_with_a_mistake_is_named_once_in_the_log() {
+    let mut sim = running();
+    let problems = |sim: &ServerSim| -> Vec<String> {
+        let text = |line: &Line| match line {
+            Line::Problem(text) => Some(text.clone()),
+            _ => None,
+        };
+        sim.lines.iter().filter_map(text).collect()
+    };
+    let mut half = objects::service("half", "10.96.0.9");
+    half["spec"]["ports"] = json!("no list");
+    for label in ["a", "b", "c"] {
+        half["metadata"]["labels"] = json!({ "changed": label });
+        sim.feed(changed(Watched::Services, &[half.clone(), objects::service("good", "10.96.0.10")]));
+    }
+    let told = problems(&sim);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("Service default/half: spec.ports"), "{told:?}");
+    assert!(sim.state.table().ports().any(|port| port.id().service.name() == "good"), "the rest goes on");
 }
 
 #[test]
@@ -276,16 +388,34 @@ fn a_node_that_is_marked_for_removal_says_so_and_writes_nothing() {
 }
 
 #[test]
+fn a_node_that_the_server_does_not_know_is_told_once_after_the_first_list() {
+    let told = |sim: &ServerSim| sim.lines.iter().filter(|line| matches!(line, Line::NoNode(_))).count();
+    let mut sim = sim_of_server(config());
+    sim.feed(has_no_cidrs());
+    sim.feed(complete(Watched::Services));
+    sim.feed(complete(Watched::EndpointSlices));
+    assert_eq!(told(&sim), 0, "nobody knows yet");
+    sim.feed(complete(Watched::Node));
+    assert!(sim.lines.contains(&Line::NoNode("a".into())), "{:?}", sim.lines);
+    sim.feed(complete(Watched::Node));
+    assert_eq!(told(&sim), 1, "the next list tells nothing new");
+    assert_eq!(told(&running()), 0, "there is a Node");
+}
+
+#[test]
 fn a_node_that_is_deleted_leaves_a_node_that_serves_on_with_the_hosts_addresses() {
     let mut sim = running();
     let events = vec![Fact::DeleteNode("a".into())];
     sim.feed(Event::Told(News::Changed { of: Watched::Node, events, triggers: Vec::new() }));
     sim.pass(Duration::from_secs(1));
     assert!(!sim.has_exited, "upstream exits");
+    let told = |is_so| Line::NodeTakesClients { name: "a".into(), is_so };
+    assert!(sim.lines.contains(&told(false)) && !sim.lines.contains(&told(true)), "{:?}", sim.lines);
     assert_eq!(primary(&sim).as_deref(), Some("192.0.2.1"), "those of the host");
     assert_eq!(sim.status().node_standing, NodeStanding::OfHost);
     assert_eq!(targets(&sim).len(), 2);
     sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.50")]));
     assert_eq!(primary(&sim).as_deref(), Some("192.0.2.50"), "and it comes back");
+    assert_eq!(sim.lines.iter().filter(|line| **line == told(true)).count(), 1);
     assert_eq!(sim.differences(), [""; 0]);
 }

@@ -19,6 +19,7 @@ use place::Place;
 
 fn healthy() -> HealthFacts {
     HealthFacts {
+        is_bare: false,
         families: model::Family::ALL.to_vec(),
         updated: Some(model::time::Timestamp(1_700_000_000)),
         behind_since: None,

@@ -89,12 +89,12 @@ fn sample(line: &str, name: &str, shown: &mut Shown) {
     }
 }
 
-/// The bounds as upstream computes them.
+/// The bounds as a running kube-proxy shows them: it begins those of programming with a 0 that its source does not name.
 fn buckets(word: &str) -> Vec<String> {
     let bounds: Vec<f64> = match word {
         "doubling" => (0..15).map(|n| 0.001 * f64::from(1 << n)).collect(),
         "programming" => {
-            let fine = [0.25, 0.5].into_iter().chain((1..60).map(f64::from));
+            let fine = [0.0, 0.25, 0.5].into_iter().chain((1..60).map(f64::from));
             fine.chain((0..12).map(|n| 60.0 + 5.0 * f64::from(n)))
                 .chain((0..7).map(|n| 120.0 + 30.0 * f64::from(n)))
                 .collect()

@@ -3,7 +3,7 @@
 
 mod server;
 
-use apiserver::{Access, Watched};
+use apiserver::{Access, KubeconfigFile, Watched};
 use mockapi::objects::{node, service, slice};
 use serde_json::json;
 
@@ -18,7 +18,10 @@ fn server(folder: &Folder) -> Option<RealApi> {
 }
 
 fn listen(server: &RealApi, token: &str) -> Listener {
-    Listener::start(Access::Kubeconfig { path: server.kubeconfig(token), master: None }, quick())
+    Listener::start(
+        Access::Kubeconfig { file: KubeconfigFile::of_flag(server.kubeconfig(token)), master: None },
+        quick(),
+    )
 }
 
 /// The server has a Service of its own, `default/kubernetes`.

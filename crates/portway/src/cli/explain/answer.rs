@@ -8,8 +8,8 @@ use model::{Answer, Fate, Landing, ServiceName, Why};
 use serde_json::{Value, json};
 
 use super::resolve::{Asked, pod_at};
-use crate::cli::describe::Reports;
 use crate::cli::output::Paint;
+use crate::cli::reports::Reports;
 use crate::cli::table::Table;
 use crate::modes::Mode;
 use crate::picture::Picture;

@@ -66,6 +66,14 @@ fn node(picture: &Picture) -> Result<Senders, String> {
 }
 
 fn pod(picture: &Picture, name: &Name, namespace: &str) -> Result<Senders, String> {
+    if picture.is_trimmed() {
+        return Err(format!(
+            "Pods are not watched in a cluster, so none is known by the name `{0}`: write its address, which `kubectl -n {1} get pod \
+             {0} -o wide` shows; or `node`, or `outside`",
+            name.name,
+            name.namespace.as_deref().unwrap_or(namespace)
+        ));
+    }
     let pod = find(picture, Kind::Pod, name, namespace)?;
     let addresses: Vec<IpAddr> = pod_ips(&pod.value).into_iter().filter_map(model::net::parse_ip).collect();
     if addresses.is_empty() {
@@ -211,4 +219,22 @@ fn pod_in_slices(picture: &Picture, namespace: &str, address: IpAddr) -> Option<
         .find(named)
         .and_then(|endpoint| kube::text(endpoint, "targetRef.name"))
         .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_of_a_cluster_is_asked_for_by_its_address() {
+        let picture = Picture::of(Picture::of_server(Config::default()).snapshot());
+        let name = Name { namespace: Some("prod".into()), name: "db-0".into() };
+        let Err(message) = pod(&picture, &name, "default") else { panic!("no Pod is known") };
+        assert!(
+            message.contains("not watched") && message.contains("`kubectl -n prod get pod db-0 -o wide`"),
+            "{message}"
+        );
+    }
 }

@@ -25,6 +25,9 @@ Examples:
   portway get pods --from examples -A -o wide
   portway get routes --from examples -A              what this node does for each address";
 
+const TRIMMED: &str = "in a cluster portway keeps of an object only what decides packets: these are made of that, and the API server's say \
+                       more";
+
 /// `portway get`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -88,7 +91,13 @@ pub(super) fn run(args: &GetArgs, shared: &Shared) -> Result<Said, Failure> {
         Some(format) => structured(args, &view, &found, format)?,
         None => table(args, &view, &found),
     };
-    Ok(Said::about(&view.picture, text))
+    let mut said = Said::about(&view.picture, text);
+    let is_whole_object =
+        args.output.and_then(Format::structured).is_some() && args.resource != Resource::Routes;
+    if is_whole_object && view.picture.is_trimmed() {
+        said.warnings.push(TRIMMED.to_owned());
+    }
+    Ok(said)
 }
 
 fn structured(

@@ -1,10 +1,10 @@
-//! `get nodes`: NAME STATUS ROLES AGE VERSION; wide: addresses and versions.
+//! `get nodes`: NAME STATUS ROLES AGE VERSION; wide: addresses and versions. In a cluster this node alone is watched, for its addresses.
 
 use serde_json::Value;
 
 use super::Style;
 use crate::cli::age;
-use crate::cli::kube::{at, items, joined, text};
+use crate::cli::kube::{NOT_KEPT, at, items, joined, text};
 use crate::cli::table::Table;
 use crate::cli::view::View;
 use crate::objects::Object;
@@ -16,21 +16,22 @@ pub(super) fn table(view: &View, nodes: &[&Object], style: Style) -> Table {
     let usual = ["NAME", "STATUS", "ROLES", "AGE", "VERSION"];
     let wide = ["INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"];
     let mut table = style.table(&usual, &wide);
+    let kept = |text: String| if view.picture.is_trimmed() { NOT_KEPT.to_owned() } else { text };
     for node in nodes {
         let value = &node.value;
         let info = |field: &str, otherwise: &str| {
-            text(value, &format!("status.nodeInfo.{field}")).unwrap_or(otherwise).to_owned()
+            kept(text(value, &format!("status.nodeInfo.{field}")).unwrap_or(otherwise).to_owned())
         };
         let usual = [
             node.key.name.to_string(),
-            status(value),
-            roles(value),
-            age::of(value, view.now),
+            kept(status(value)),
+            kept(roles(value)),
+            kept(age::of(value, view.now)),
             info("kubeletVersion", "<none>"),
         ];
         let wide = [
             address(value, "InternalIP"),
-            address(value, "ExternalIP"),
+            kept(address(value, "ExternalIP")),
             info("osImage", "<unknown>"),
             info("kernelVersion", "<unknown>"),
             info("containerRuntimeVersion", "<unknown>"),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Style;
 use crate::cli::age;
-use crate::cli::kube::{first_three, items, joined, shown, text, texts};
+use crate::cli::kube::{NOT_KEPT, first_three, items, joined, shown, text, texts};
 use crate::cli::table::Table;
 use crate::cli::view::View;
 use crate::objects::Object;
@@ -16,12 +16,16 @@ pub(super) fn table(view: &View, slices: &[&Object], style: Style) -> Table {
         let value = &slice.value;
         let endpoints = items(value, "endpoints").iter().flat_map(|endpoint| texts(endpoint, "addresses"));
         let endpoints: Vec<&str> = endpoints.collect();
+        // Of a slice of a cluster the family is known by its endpoints.
+        let is_unknown = view.picture.is_trimmed() && endpoints.is_empty();
+        let family = if is_unknown { Some(NOT_KEPT) } else { text(value, "addressType") };
+        let age = if view.picture.is_trimmed() { NOT_KEPT.to_owned() } else { age::of(value, view.now) };
         let usual = [
             slice.key.name.to_string(),
-            text(value, "addressType").unwrap_or("<unset>").to_owned(),
+            family.unwrap_or("<unset>").to_owned(),
             ports(value),
             if style.is_wide { joined(&endpoints) } else { first_three(&endpoints) },
-            age::of(value, view.now),
+            age,
         ];
         table.push(style.row(slice, usual, []));
     }

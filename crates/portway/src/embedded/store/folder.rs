@@ -30,12 +30,19 @@ pub(super) fn prepare(dir: &Path) -> Result<Option<Report>, StoreError> {
         if mode & OF_OTHERS == 0 {
             return Ok(None);
         }
-        if mode & STICKY == 0 && holds_only_ours(dir)? {
+        let why_shared = if mode & STICKY != 0 {
+            Some("its mode has the sticky bit, as a folder that is shared has")
+        } else if !holds_only_ours(dir)? {
+            Some("it holds files that are not Portway's")
+        } else {
+            None
+        };
+        let Some(why_shared) = why_shared else {
             fs::set_permissions(dir, Permissions::from_mode(OURS_ALONE))?;
             tracing::warn!(folder = %dir.display(), "others could look into the state folder: its mode is 0700 now");
             return Ok(None);
-        }
-        Ok(Some(too_open(dir, mode & 0o7777)))
+        };
+        Ok(Some(too_open(dir, mode & 0o7777, why_shared)))
     };
     look().map_err(|e| StoreError::io("close the folder", dir, e))
 }
@@ -51,9 +58,37 @@ fn holds_only_ours(dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn too_open(dir: &Path, mode: u32) -> Report {
+fn too_open(dir: &Path, mode: u32, why_shared: &str) -> Report {
     let object = ObjectRef { kind: "Store", name: dir.display().to_string().into() };
-    let problem = "others can look into this folder, and it holds files that are not Portway's, so it was left as it \
-                   is. Choose a folder of its own with `--state-dir`";
+    let problem = format!(
+        "others can look into this folder, and {why_shared}, so it was left as it is. Choose a folder of its own with \
+         `--state-dir`"
+    );
     Report::new(object, "mode", &format!("{mode:04o}"), problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_folder_is_left_as_it_is_for_the_reason_that_holds() {
+        let dir = std::env::temp_dir().join(format!("portway-folder-{}", std::process::id()));
+        make(&dir).expect("it is made");
+        let prepared = |mode: u32| {
+            fs::set_permissions(&dir, Permissions::from_mode(mode)).expect("it is ours");
+            let problem = prepare(&dir).expect("it is there").map(|report| report.problem.to_string());
+            let after = fs::metadata(&dir).expect("it is there").permissions().mode() & 0o7777;
+            (problem.unwrap_or_default(), after)
+        };
+        let (problem, after) = prepared(0o1777);
+        assert!(problem.contains("the sticky bit") && !problem.contains("files"), "{problem}");
+        assert_eq!(after, 0o1777);
+        assert_eq!(prepared(0o755), (String::new(), OURS_ALONE), "an empty one is closed");
+        fs::write(dir.join("of-others"), "").expect("it is ours");
+        let (problem, after) = prepared(0o755);
+        assert!(problem.contains("it holds files that are not Portway's"), "{problem}");
+        assert_eq!(after, 0o755);
+        fs::remove_dir_all(&dir).expect("it is ours");
+    }
 }

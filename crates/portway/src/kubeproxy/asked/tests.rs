@@ -22,6 +22,13 @@ fn shown<T: Debug>(value: T) -> String {
 type Row = (&'static str, &'static str, fn(&Asked) -> String, &'static str);
 
 const ROWS: &[Row] = &[
+    ("featureGates", "mode: ''", |a| shown(a.config.refuses_external_ips), "false"),
+    (
+        "featureGates",
+        "featureGates: {AllowServiceExternalIPs: false}",
+        |a| shown(a.config.refuses_external_ips),
+        "true",
+    ),
     (
         "clientConnection.kubeconfig",
         "clientConnection: {kubeconfig: /k}",
@@ -208,8 +215,8 @@ fn every_field_that_acts_reaches_the_run() {
     }
 }
 
-/// The type, the gates and what is never buffered are not of the run.
-const ELSEWHERE: [&str; 4] = ["apiVersion", "kind", "featureGates", "logging.flushFrequency"];
+/// The type and what is never buffered are not of the run.
+const ELSEWHERE: [&str; 3] = ["apiVersion", "kind", "logging.flushFrequency"];
 
 #[test]
 fn every_field_that_is_offered_has_a_row() {
@@ -228,4 +235,20 @@ fn without_a_name_the_node_is_called_as_the_host_is() {
         Mode::Nftables,
         "each command has a mode of its own"
     );
+}
+
+#[test]
+fn without_a_cluster_only_what_a_file_names_is_opened_and_set() {
+    let of = |yaml: &str| {
+        let text =
+            format!("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{yaml}");
+        let chosen = choose(&Given::default(), Some(&text)).expect(yaml);
+        Asked::of(&chosen.document, Mode::Nftables).without_cluster(&chosen.said)
+    };
+    let silent = of("mode: nftables");
+    assert_eq!((silent.serve, silent.tuning), (serve::Options::default(), Tuning::default()));
+    let named = of("metricsBindAddress: 127.0.0.1\nconntrack: {min: 7}\noomScoreAdj: 5\n");
+    assert_eq!((named.serve.healthz, shown(named.serve.metrics)), (None, "Some(127.0.0.1:10249)".to_owned()));
+    let size = Some(ConntrackMax { per_core: 32_768, min: 7 });
+    assert_eq!(named.tuning, Tuning { conntrack_max: size, oom_score_adj: Some(5), ..Tuning::default() });
 }

@@ -63,6 +63,10 @@ fn what_upstream_refuses_is_refused_with_the_place_of_the_field() {
         ("--config-sync-period=0", "configSyncPeriod: Invalid value: \"0s\""),
         ("--kube-api-burst=-1", "clientConnection.burst: Invalid value: -1"),
         ("--show-hidden-metrics-for-version=1.20", "showHiddenMetricsForVersion: Invalid value: \"1.20\""),
+        (
+            "--log-flush-frequency=-1s",
+            "logging.flushFrequency: Invalid value: \"-1s\": must be greater than 0",
+        ),
         ("--logging-format=xml", "logging.format: Invalid value: \"xml\": must be text or json"),
         ("--logging-format=json --vmodule=a=1", "logging.vmodule: Invalid value"),
         ("--log-text-split-stream", "logging.options.text: Invalid value"),
@@ -85,6 +89,7 @@ fn what_upstream_takes_is_taken() {
         "--nodeport-addresses=10.0.0.0/8,10.0.0.0/8,primary,localhost,all",
         "--ipvs-scheduler=nobody-asks",
         "--healthz-port=0",
+        "--bind-address=",
         "--log-text-split-stream --feature-gates=LoggingAlphaOptions=true",
         "--show-hidden-metrics-for-version=1.36",
     ] {
@@ -95,4 +100,14 @@ fn what_upstream_takes_is_taken() {
 #[test]
 fn all_errors_are_told_together() {
     assert_eq!(errors_of("--proxy-mode=x --bind-address=y --oom-score-adj=9999").len(), 3);
+}
+
+/// Upstream does not look at it any more, whatever a file of old has there.
+#[test]
+fn a_range_of_ports_is_looked_at_in_mode_userspace_alone() {
+    let of = |mode| errors(&Document { port_range: "many".into(), ..Document::usual() }, Some(mode));
+    for mode in [Mode::Iptables, Mode::Nftables, Mode::Ipvs] {
+        assert_eq!(of(mode), Vec::<String>::new(), "{mode}");
+    }
+    assert!(of(Mode::Userspace)[0].starts_with("KubeProxyConfiguration.portRange: Invalid value"));
 }

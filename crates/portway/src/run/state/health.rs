@@ -15,12 +15,13 @@ impl Loop {
             updated: self.figures.updated(),
             behind_since: self.behind_since,
             patience: self.patience,
+            is_bare: self.is_bare == Some(true) && !self.figures.has_synced(),
             is_node_eligible: self.is_node_eligible(),
         }
     }
 
     /// May load balancers send connections here? A server that does not know this node, or no longer, says no.
-    fn is_node_eligible(&self) -> bool {
+    pub(super) fn is_node_eligible(&self) -> bool {
         match self.node_standing() {
             NodeStanding::Known => true,
             NodeStanding::OfHost => self.server.is_none(),
@@ -40,7 +41,8 @@ impl Loop {
         self.behind_since = self.is_behind(now).then(|| self.behind_since.unwrap_or(now.elapsed));
     }
 
-    /// Before the source was read nobody knows: what an earlier life left is in force, and that is well.
+    /// Before the source was read nobody knows: what an earlier life left is in force, and that is well. Where there was none, the
+    /// node is bare.
     fn is_behind(&self, now: Now) -> bool {
         let waits = !self.pending.is_empty() || matches!(self.under_way, UnderWay::Sync(..));
         let fails = self.figures.failures_in_a_row() > 0 || self.store.failures() > 0;

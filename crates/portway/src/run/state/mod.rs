@@ -12,9 +12,11 @@
 //! | `next` | what is begun now, or when to come back |
 //! | `outcome` | what became of it |
 //! | `health` | since when the kernel is behind |
+//! | `complaints` | objects that have something wrong, as lines of the log |
 //! | `gauges` | what is counted of the table, kept up as it changes |
 //! | `tell` | answers and the status |
 
+mod complaints;
 mod gauges;
 mod health;
 mod next;
@@ -35,13 +37,14 @@ use super::effect::{Effect, Line};
 use super::errands::Errands;
 use super::event::{Event, Now};
 use super::listeners::Listener;
-use super::live::Live;
+use super::live::{ConfigStatus, Live};
 use super::pace::{BackOff, Due, Pace, PaceOptions};
 use super::status::Figures;
 use crate::host::HostFacts;
 use crate::modes::Mode;
 use crate::objects::{Change, Problem};
 use crate::picture::Picture;
+use complaints::Complaints;
 use gauges::Tally;
 use server::Server;
 
@@ -76,13 +79,18 @@ pub struct Loop {
     errands: Errands,
     figures: Figures,
     tally: Tally,
+    complaints: Complaints,
     /// The families that are served.
     families: Vec<Family>,
     /// Since when the kernel is behind, and how long it may be before that is told as ill health.
     behind_since: Option<Duration>,
     patience: Duration,
+    /// Whether the kernel held no rules when patience with a silent source ended; `None` before anybody looked.
+    is_bare: Option<bool>,
     /// Our listeners that cannot be opened, and why.
     not_listening: BTreeMap<Listener, String>,
+    /// How it stands with the config file.
+    config: ConfigStatus,
     has_greeted: bool,
 }
 
@@ -156,10 +164,13 @@ impl Loop {
             errands: Errands::new(start.mode.promises().default_node_port_addresses),
             figures: Figures::new(start.now),
             tally: Tally::default(),
+            complaints: Complaints::default(),
             families: start.families,
             behind_since: None,
             patience: start.pace.sync_period * 2,
+            is_bare: None,
             not_listening: BTreeMap::new(),
+            config: ConfigStatus::default(),
             has_greeted: false,
         };
         new.follow_host(start.host, start.now);
@@ -186,13 +197,17 @@ impl Loop {
             Event::AddressesChanged(host) => self.follow_host(host, now),
             Event::HostTouched => self.touched(now),
             Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
-            Event::Tick => self.retry_store(now, &mut effects),
+            Event::Tick => {
+                self.retry_store(now, &mut effects);
+                self.load_from_server(now, &mut effects);
+            }
             Event::Glanced(result) => self.glanced(&result, now),
             Event::Query(question, reply) => effects.push(Effect::Answer(reply, self.answer(question, now))),
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),
             Event::Ran { errand, result } => self.ran(errand, result, now, &mut effects),
             Event::Rechosen(live) => self.choose_anew(live, now),
+            Event::ConfigRead(standing) => self.config = standing,
             Event::NotListening(failing) => self.follow_listeners(failing, &mut effects),
             Event::HandOver(successor) => {
                 let process = successor.process;

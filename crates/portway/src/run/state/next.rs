@@ -20,10 +20,14 @@ impl Loop {
                 None => self.go_on(now, effects),
             },
             next => {
-                let wishes = [self.store.at(), next.map(|(at, _)| at)];
+                let wishes = [self.store.at(), self.waits_for_server(), next.map(|(at, _)| at)];
                 effects.extend(wishes.into_iter().flatten().min().map(Effect::WakeAt));
             }
         }
+    }
+
+    fn waits_for_server(&self) -> Option<Duration> {
+        self.server.as_ref().filter(|_| !self.source.is_loaded)?.waits_until()
     }
 
     /// What comes next, and when. Deletions that wait go before syncs: in a storm without end they would wait for ever.
@@ -35,8 +39,10 @@ impl Loop {
         let errand = self.errands.next().map(|(at, kind)| (at, Next::Errand(kind)));
         let sync = sync.map(|(at, due)| (at, Next::Sync(due)));
         let glance = self.glance.filter(|_| self.has_told).map(|(_, at)| (at, Next::Glance));
+        let is_unknown = !self.source.is_loaded && self.is_bare.is_none();
+        let look = is_unknown.then_some((self.patience, Next::Glance));
         let drain = self.drain_at.map(|at| (at, Next::Settle));
-        errand.into_iter().chain(drain).chain(sync).chain(glance).min_by_key(|(at, _)| *at)
+        errand.into_iter().chain(drain).chain(sync).chain(glance).chain(look).min_by_key(|(at, _)| *at)
     }
 
     /// `None` if there turns out to be nothing to do.

@@ -52,8 +52,8 @@ impl Loop {
         let had_news = !about.is_empty();
         let (ids, operations) = (ids(&about), synced.operations);
         self.figures.synced(synced, &ids, now, took);
-        let service_ports = if due == Due::Full { self.gauges().service_ports } else { ids.len() };
-        effects.push(Effect::Log(Line::Synced { service_ports, operations, took, full: synced.was_full }));
+        let (service_ports, changed, full) = (self.gauges().service_ports, ids.len(), synced.was_full);
+        effects.push(Effect::Log(Line::Synced { service_ports, changed, operations, took, full }));
         if about.health_checks || about.node_before.is_some() {
             effects.push(Effect::AnswerBalancers);
         }
@@ -147,6 +147,9 @@ impl Loop {
         self.under_way = UnderWay::Nothing;
         self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
         self.glanced_at = now.elapsed;
+        if !self.source.is_loaded {
+            self.is_bare.get_or_insert(matches!(result, Ok(true)));
+        }
         if matches!(result, Ok(true)) {
             self.pace.compare_by(now.elapsed);
         }

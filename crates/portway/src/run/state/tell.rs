@@ -36,6 +36,7 @@ impl Loop {
             reports: self.picture.reports().len(),
             problems: self.picture.problems().iter().map(ToString::to_string).collect(),
             not_listening: named(&self.not_listening),
+            config: self.config.clone(),
             picture_age_seconds: self.changed_at.map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
             pending: self.waiting(is_failing, now),
             server: self.server.as_ref().map(|server| server.status(now)),
@@ -54,6 +55,11 @@ impl Loop {
             Some(_) if self.picture.is_node_of_host() => NodeStanding::OfHost,
             Some(_) => NodeStanding::Known,
         }
+    }
+
+    /// Does no object tell of this node?
+    pub(super) fn has_no_node(&self) -> bool {
+        matches!(self.node_standing(), NodeStanding::Unknown | NodeStanding::OfHost)
     }
 
     fn is_idle(&self) -> bool {

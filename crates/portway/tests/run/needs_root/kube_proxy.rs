@@ -272,14 +272,31 @@ fn root_a_changed_config_map_counts_without_a_restart() {
     running.wait_for_log("restart to bring into force: `clusterCIDR`");
     running.wait_for_log("in force now: `logging.verbosity`");
     node.place.until("node ports answer on localhost", || node.is_served("127.0.0.1:30080"));
-    for words in ["\"syncPeriod\":\"7s\"", "\"masqueradeAll\":true", "\"clusterCIDR\":\"10.244.0.0/16\""] {
+    for words in [
+        "\"syncPeriod\":\"7s\"",
+        "\"masqueradeAll\":true",
+        "\"clusterCIDR\":\"10.244.0.0/16\"",
+        "\"verbosity\":4",
+        "\"contentType\":\"application/vnd.kubernetes.protobuf\"",
+    ] {
         assert!(node.configz().contains(words), "no {words} in {}", node.configz());
     }
+    let flags = node.place.get("127.0.0.1:10249", "/flagz").unwrap_or_default();
+    for line in ["kube-api-qps=5", "proxy-mode=nftables", "cleanup=false", "ipvs-sync-period=30s"] {
+        assert!(flags.contains(&format!("\n{line}\n")), "no {line} in {flags}");
+    }
     running.wait_for_log("debug: ");
+    let status_says = |words: &str| node.place.portway("status").says_anything_of(words);
+    node.place
+        .until("the status tells what waits", || status_says("changes of clusterCIDR wait for a restart"));
     node.mount("..3", "mode: [");
     running.wait_for_log("all stays as it was");
+    node.place.until("the status tells of the refusal", || {
+        status_says("Config:     it cannot be used as it is now")
+    });
     assert!(node.is_served("127.0.0.1:30080"));
     node.mount("..4", &first);
+    node.place.until("nothing is left to tell", || !status_says("Config:"));
     node.place.until("they answer there no more", || !node.is_served("127.0.0.1:30080"));
     assert!(node.is_served("192.0.2.1:30080"));
     assert_eq!(running.terminate(), Some(0));
@@ -294,7 +311,7 @@ fn root_portway_run_takes_the_same_document_and_its_options_go_before_it() {
     assert!(node.place.nft("list table ip kube-proxy").contains("10.96.0.80"), "nftables is its own default");
     assert!(node.is_served("127.0.0.1:30080") && !node.is_served("192.0.2.1:30080"));
     node.mount("..2", &node.document.replace("nodePortAddresses: null", "nodePortAddresses: [primary]"));
-    first.wait_for_log("in force now: `nodePortAddresses`");
+    first.wait_for_log("without effect: `nodePortAddresses` (--nodeport-addresses goes before it)");
     assert!(
         node.is_served("127.0.0.1:30080") && !node.is_served("192.0.2.1:30080"),
         "the option goes before"
@@ -323,12 +340,22 @@ fn root_cleanup_removes_the_rules_of_every_mode() {
     let mut running = node.start();
     assert_eq!(running.terminate(), Some(0));
     assert!(node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"), "the rules stay");
-    node.place.tool("nft", "add table ip kube-proxy { comment \"rules for kube-proxy\"; }");
-    node.place.tool("nft", "add table ip mine");
     let said = node.place.finish_kube_proxy("--cleanup").ends_with(0);
-    said.says(&["chains of the iptables mode", "Removed table ip kube-proxy."]);
+    said.says(&["chains of the iptables or userspace mode"]);
+    assert_eq!(said.err, "", "what there is to tell of the chosen mode is beside the point");
     assert!(!node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"));
-    let left = node.place.tool("nft", "list tables");
-    assert!(!left.contains("kube-proxy") && left.contains("table ip mine"), "{left}");
-    node.place.finish_kube_proxy("--cleanup").ends_with(0).says(&["No table of the nftables mode"]);
+}
+
+#[test]
+fn root_cleanup_removes_upstreams_table_too() {
+    let Some(node) = Node::new() else { return };
+    node.place.nft("add table ip kube-proxy { comment \"rules for kube-proxy\"; }");
+    node.place.nft("add table ip6 kube-proxy { comment \"portway layout 1\"; }");
+    node.place.nft("add chain ip6 kube-proxy services");
+    node.place.nft("add table ip others");
+    let said = node.place.finish_kube_proxy("--cleanup").ends_with(0);
+    said.says(&["Removed table ip kube-proxy.", "Removed table ip6 kube-proxy."]);
+    assert_eq!(node.place.nft("list tables").trim(), "table ip others");
+    let again = node.place.finish_kube_proxy("--cleanup").ends_with(0);
+    again.says(&["No table `kube-proxy` is in this kernel."]);
 }

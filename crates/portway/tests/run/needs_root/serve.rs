@@ -80,7 +80,14 @@ fn root_health_and_metrics_tell_of_the_running_portway() {
     assert_eq!((&config["kind"], &config["mode"]), (&"KubeProxyConfiguration".into(), &"nftables".into()));
     assert_eq!(config["healthzBindAddress"], "127.0.0.1:10256");
     assert_eq!(config["nftables"]["syncPeriod"], "30s");
-    assert!(body("/flagz").contains("\nmetrics-bind-address=127.0.0.1:10249\n"), "{}", body("/flagz"));
+    assert_eq!(
+        (&config["logging"]["format"], &config["clientConnection"]["burst"]),
+        (&"text".into(), &10.into())
+    );
+    assert!(config["featureGates"].is_object() && config["ipvs"]["scheduler"] == "", "{config}");
+    for line in ["metrics-bind-address=127.0.0.1:10249", "mode=nftables", "sync-period=30s", "node-name=a"] {
+        assert!(body("/flagz").contains(&format!("\n{line}\n")), "no {line} in {}", body("/flagz"));
+    }
     assert!(body("/state").contains("\"nodeName\":\"a\""), "{}", body("/state"));
 }
 
@@ -96,6 +103,26 @@ fn root_without_options_nothing_listens_and_nothing_is_set() {
         place.tool("cat", &format!("/proc/{}/oom_score_adj", running.pid())),
         place.tool("cat", "/proc/self/oom_score_adj")
     );
+}
+
+#[test]
+fn root_without_a_cluster_a_document_opens_and_sets_only_what_it_names() {
+    let Some(place) = with_loopback() else { return };
+    let timeout = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established";
+    let before = place.tool("cat", timeout);
+    for (named, listeners) in [("healthzBindAddress: ''\n", 0), ("healthzBindAddress: 127.0.0.1\n", 1)] {
+        let head =
+            "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n";
+        std::fs::write(place.path("config.conf"), format!("{head}{named}")).unwrap();
+        let mut running = place.start_with("--config config.conf");
+        running.wait_for("portway is in sync");
+        assert_eq!((place.listeners(), place.tool("cat", timeout)), (listeners, before.clone()), "{named}");
+        assert_eq!(
+            place.tool("cat", &format!("/proc/{}/oom_score_adj", running.pid())),
+            place.tool("cat", "/proc/self/oom_score_adj")
+        );
+        assert_eq!(running.terminate(), Some(0));
+    }
 }
 
 #[test]
@@ -195,8 +222,23 @@ fn root_a_compare_that_finds_nothing_is_no_line_of_the_log() {
     });
     assert_eq!(running.logged("synced"), 1);
     let line = running.wait_for_log("synced");
-    for field in ["service_ports=1", "operations=", "took_ms=", "full=true"] {
+    for field in ["service_ports=1", "changed=1", "operations=", "took_ms=", "full=true"] {
         assert!(line.contains(field), "{line}");
+    }
+}
+
+#[test]
+fn root_a_log_in_json_has_nothing_else_in_it_and_numbers_are_numbers() {
+    let Some(place) = place() else { return };
+    let mut running = place.start_with("--log-format json");
+    running.wait_for_log("portway is in sync");
+    running.terminate();
+    let (out, log) = running.said();
+    assert_eq!(out, [""; 0]);
+    let lines: Vec<Value> = log.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let synced = lines.iter().find(|line| line["fields"]["message"] == "synced").expect("it has synced");
+    for field in ["service_ports", "changed", "operations", "took_ms"] {
+        assert!(synced["fields"][field].is_u64(), "{field} in {synced}");
     }
 }
 

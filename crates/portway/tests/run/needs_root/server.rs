@@ -3,9 +3,10 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use mockapi::objects::{node, service, slice};
+use mockapi::objects::{node, service, service_cidr, slice};
 use mockapi::{
-    Certificates, EVENTS, Fault, MockApi, NODES, Options, Requests, SERVICES, SLICES, User, kubeconfig,
+    Certificates, EVENTS, Fault, MockApi, NODES, Options, Requests, SERVICE_CIDRS, SERVICES, SLICES, User,
+    kubeconfig,
 };
 
 use serde_json::{Value, json};
@@ -105,6 +106,7 @@ fn root_portway_starts_before_its_server_and_leaves_old_rules_alone_until_then()
     first.wait_for("portway is in sync");
     first.kill();
     server.stop();
+    server.forget_events();
     let second = start(&place, &server);
     second.wait_for_log("cannot be reached");
     assert!(rules(&place).contains("10.244.0.2"), "what an earlier life wrote stays");
@@ -113,6 +115,51 @@ fn root_portway_starts_before_its_server_and_leaves_old_rules_alone_until_then()
     place.inside(|| server.start_again().unwrap());
     second.wait_for("portway is in sync: 0 service ports");
     place.until("what nobody asks for is gone", || !rules(&place).contains("10.244.0.2"));
+    place.until("the cluster hears of the start", || {
+        server.events().iter().any(|event| event["reason"] == "Starting")
+    });
+}
+
+#[test]
+fn root_a_restart_writes_nothing_though_the_answer_about_service_cidrs_comes_late() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    server.put(SERVICE_CIDRS, service_cidr("kubernetes", "10.96.0.0/12"));
+    let mut first = start(&place, &server);
+    first.wait_for("portway is in sync");
+    place.until("all is written", || {
+        rules(&place).contains("10.96.0.0/12")
+            && place.portway("status -o json").fine().contains("\"isInSync\": true")
+    });
+    first.kill();
+    let before = place.generation();
+    let slow = Fault::Slow { pause: Duration::from_millis(300) };
+    server.fault(Requests::Of(SERVICE_CIDRS), slow, None);
+    let second = start(&place, &server);
+    second.wait_for("portway is in sync");
+    place.until("all is in step", || place.portway("status -o json").fine().contains("\"isInSync\": true"));
+    assert_eq!(place.generation(), before);
+}
+
+#[test]
+fn root_a_node_that_never_had_rules_takes_no_clients_while_it_may_not_read_services() {
+    let Some(place) = place() else { return };
+    let server = server(&place);
+    server.forbid("list", SERVICES);
+    server.forbid("watch", SERVICES);
+    let path = kubeconfig(&server, &User::Nobody, &place.path("")).unwrap();
+    let options = "--sync-period 1s --healthz-bind-address 127.0.0.1:10256 --metrics-bind-address=";
+    let running = place.start_plain(&format!("{options} --kubeconfig {}", path.display()));
+    running.wait_for_log("does not let us");
+    let get = |path: &str| place.get("127.0.0.1:10256", path).unwrap_or_default();
+    place.until("the Node is known, and there are no rules", || {
+        let told = get("/healthz");
+        told.starts_with("HTTP/1.1 503") && told.contains("\"nodeEligible\":true,\"healthy\":false")
+    });
+    assert!(get("/livez").starts_with("HTTP/1.1 200"), "a restart would not help: {}", get("/livez"));
+    server.forbid_nothing();
+    running.wait_for("portway is in sync");
+    place.until("clients may come", || get("/healthz").starts_with("HTTP/1.1 200"));
 }
 
 #[test]

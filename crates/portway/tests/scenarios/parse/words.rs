@@ -153,6 +153,7 @@ pub(super) fn configure(text: &str, config: &mut Config) -> Result<(), String> {
             "nodeport-addresses" => config.node_port_addresses = node_port_addresses(value)?,
             "service-proxy-name" => config.service_proxy_name = Some(value.into()),
             "allowed-external-ips" => config.allowed_external_ips = cidrs(value)?,
+            "no-external-ips" => config.refuses_external_ips = true,
             "node-ip" => config.node_ips = value.split(',').map(address).collect::<Result<_, _>>()?,
             _ => return Err(format!("unknown option `{word}`")),
         }

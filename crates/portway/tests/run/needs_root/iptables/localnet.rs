@@ -52,6 +52,17 @@ fn root_iptables_loopback_stays_closed_while_the_guard_cannot_be_written() {
 }
 
 #[test]
+fn root_iptables_loopback_that_upstream_opened_is_told_and_left_alone() {
+    let Some(node) = Node::all().pop() else { return };
+    node.place.inside(|| fs::write(FILE, "1")).unwrap();
+    let mut running = node.start("");
+    running.wait_for_log("route_localnet is 1, as upstream's iptables mode sets it");
+    assert!(node.status()["beside"]["stays"].to_string().contains("sysctl -w"));
+    assert_eq!(running.terminate(), Some(0));
+    assert!(node.is_open(), "it may be somebody else's");
+}
+
+#[test]
 fn root_iptables_loopback_is_closed_again_without_the_option_and_by_cleanup() {
     for node in Node::all() {
         node.stop_after_sync(OPTION);

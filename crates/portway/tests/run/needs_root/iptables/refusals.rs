@@ -88,6 +88,21 @@ fn root_iptables_without_privilege_it_is_refused_in_one_sentence() {
     }
 }
 
+/// What the user saw: stale rules of upstream's served yesterday's endpoints, while everything was green.
+#[test]
+fn root_iptables_beside_legacy_rules_of_upstreams_that_it_may_not_touch_it_does_not_start() {
+    let Some(node) = Node::all().into_iter().find(|node| node.variant == "legacy") else { return };
+    if !has_program("setpriv") {
+        return skipped("the program `setpriv` is not installed").unwrap_or_default();
+    }
+    let without = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", "--"];
+    node.iptables("-t nat -N KUBE-SERVICES");
+    let said = node.place.portway_after(&without, "run --from manifests --mode iptables");
+    one_sentence(&said);
+    said.refused(1, &["tables of iptables-legacy", "CAP_NET_RAW", "--iptables-program"]);
+    assert_eq!(node.place.nft("list tables"), "", "nothing was written");
+}
+
 /// The lock is a file of this test's own: the one of the machine is left alone.
 #[test]
 fn root_iptables_a_lock_that_is_held_for_long_is_told_and_waited_for() {

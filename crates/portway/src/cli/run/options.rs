@@ -1,33 +1,30 @@
-//! `portway run`: makes this kernel serve the Services, until the process is asked to end.
-//!
-//! What the options do not say, the document of `--config` does; what neither says is as it is by default.
+//! The options of `portway run`, and what they ask for together with a document.
 
-use std::ffi::OsString;
 use std::ops::RangeInclusive;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use apiserver::Access;
+use apiserver::KubeconfigFile;
 use clap::Args;
 use model::Config;
 
-use super::args::Shared;
-use super::ipvs::IpvsArgs;
-use super::logging;
-use super::mode::{WITH_PROGRAM, by_rules, if_given, refuse_foreign_options};
-use super::output::Output;
-use super::said::{Failure, Said};
-use super::serve::ServeArgs;
-use super::tuning::TuningArgs;
-use super::values::{Sentence, Words, duration};
-use super::view::refusal;
-use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, SHORTEST, Which};
+use super::{over_fields, server};
+use crate::cli::args::Shared;
+use crate::cli::flags::Flags;
+use crate::cli::ipvs::IpvsArgs;
+use crate::cli::logging;
+use crate::cli::mode::{WITH_PROGRAM, by_rules, if_given, refuse_foreign_options};
+use crate::cli::output::Output;
+use crate::cli::said::Failure;
+use crate::cli::serve::ServeArgs;
+use crate::cli::tuning::TuningArgs;
+use crate::cli::values::{Sentence, Words, duration};
+use crate::kubeproxy::{self, Asked, Before, Document, Given, Loaded, Reload, SHORTEST, Which};
 use crate::modes::{Mode, Program};
-use crate::run::{
-    self, Arrival, End, Origin, PaceOptions, RelaySettings, RunError, Settings, Successor, Wish,
-};
+use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, Wish};
+
+/// Beside an API server.
+const OR_MANIFESTS: &str = ", or manifests with `--from FILE|DIR` or PORTWAY_FROM";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +42,7 @@ without `--from`, ask it by the socket in its folder (`--run-dir`), which answer
 /// `portway run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct RunArgs {
+pub(crate) struct RunArgs {
     /// The way to the API server, where Services come from unless `--from` names manifests [default: the account of our Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -116,6 +113,41 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
+    /// The run that these options and the document ask for.
+    pub(super) fn settings(
+        &self,
+        shared: &Shared,
+        loaded: Option<&Loaded>,
+        flags: &Flags,
+        output: &Output,
+    ) -> Result<Settings, Failure> {
+        let is_in_cluster = shared.named_sources().is_empty();
+        let asked = loaded.map(|loaded| {
+            let asked = Asked::of(&loaded.document, Mode::Nftables);
+            if is_in_cluster { asked } else { asked.without_cluster(&loaded.said) }
+        });
+        let asked = asked.as_ref();
+        let config = shared.config(asked.map(|asked| &asked.config))?;
+        let before = self.before(shared, flags);
+        Ok(Settings {
+            wish: self.wish(asked)?,
+            relay: self.relay(shared, asked)?,
+            origin: self.origin(shared, &config, asked)?,
+            config,
+            run_dir: shared.run_dir().to_owned(),
+            pace: before.pace(asked.map_or_else(PaceOptions::default, |asked| asked.pace)),
+            serve: self.serve.options(asked.map(|asked| &asked.serve), is_in_cluster),
+            tuning: self.tuning.tuning(asked.map(|asked| asked.tuning), is_in_cluster),
+            flags: flags.shown.clone(),
+            document: output
+                .documented(loaded.map_or_else(Document::usual, |loaded| loaded.document.clone())),
+            arrival: self.arrival(),
+            reload: loaded.zip(self.config.as_deref()).map(|(loaded, file)| {
+                Reload::new(loaded, file, &Given::default(), before, self.which(), logging::set_level)
+            }),
+        })
+    }
+
     fn arrival(&self) -> Arrival {
         match (self.take_over, self.stand_by) {
             (true, _) => Arrival::TakeOver,
@@ -125,7 +157,7 @@ impl RunArgs {
     }
 
     /// The document of `--config`, where one is named.
-    pub(super) fn load(&self) -> Result<Option<Loaded>, Failure> {
+    pub(crate) fn load(&self) -> Result<Option<Loaded>, Failure> {
         let Some(file) = &self.config else { return Ok(None) };
         kubeproxy::load(&Given::default(), Some(file), self.which()).map(Some).map_err(Failure::refused)
     }
@@ -135,13 +167,14 @@ impl RunArgs {
     }
 
     /// What goes before the document.
-    fn before(&self, shared: &Shared) -> Before {
+    fn before(&self, shared: &Shared, flags: &Flags) -> Before {
         let (masquerade_all, node_port_addresses) = shared.rechoice();
         Before {
             min_sync_period: self.min_sync_period,
             sync_period: self.sync_period.map(|period| period.max(SHORTEST)),
             masquerade_all,
             node_port_addresses,
+            over: over_fields(&flags.given),
         }
     }
 
@@ -175,7 +208,7 @@ impl RunArgs {
     fn origin(&self, shared: &Shared, config: &Config, asked: Option<&Asked>) -> Result<Origin, Failure> {
         let from = shared.named_sources();
         let names_server = self.kubeconfig.is_some() || self.master.is_some();
-        let of_document = asked.and_then(|asked| asked.kubeconfig.clone());
+        let of_document = asked.and_then(|asked| asked.kubeconfig.clone()).map(KubeconfigFile::of_document);
         match (from.is_empty(), names_server) {
             (false, false) => Ok(Origin::Files { from, allocation: shared.allocation(false) }),
             (false, true) => Err(Failure::usage(
@@ -183,8 +216,8 @@ impl RunArgs {
                  manifests: leave one out",
             )),
             (true, _) => {
-                let kubeconfig = self.kubeconfig.clone().or(of_document);
-                server(kubeconfig, self.master.clone(), config)
+                let kubeconfig = self.kubeconfig.clone().map(KubeconfigFile::of_flag).or(of_document);
+                server(kubeconfig, self.master.clone(), config, OR_MANIFESTS)
             }
         }
     }
@@ -207,87 +240,6 @@ impl RunArgs {
             )));
         }
         Ok(RelaySettings { ports, udp_timeout: self.udp_timeout, drain_timeout: self.drain_timeout })
-    }
-}
-
-/// An API server as the source.
-pub(super) fn server(
-    kubeconfig: Option<PathBuf>,
-    master: Option<String>,
-    config: &Config,
-) -> Result<Origin, Failure> {
-    let access = Access::choose(kubeconfig, master).map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Origin::Server(apiserver::Settings {
-        access,
-        node_name: config.node_name.clone(),
-        service_proxy_name: config.service_proxy_name.clone(),
-        pace: apiserver::Pace::default(),
-    }))
-}
-
-/// Runs `portway run`, with the document of `--config`.
-pub(super) fn run(
-    args: &RunArgs,
-    shared: &Shared,
-    loaded: Option<&Loaded>,
-    flags: &[(String, String)],
-    output: &Output,
-) -> Result<Said, Failure> {
-    loaded.iter().flat_map(|loaded| &loaded.warnings).for_each(|warning| tracing::warn!("{warning}"));
-    let asked = loaded.map(|loaded| Asked::of(&loaded.document, Mode::Nftables));
-    let asked = asked.as_ref();
-    let is_in_cluster = shared.named_sources().is_empty();
-    let config = shared.config(asked.map(|asked| &asked.config))?;
-    let before = args.before(shared);
-    let settings = Settings {
-        wish: args.wish(asked)?,
-        relay: args.relay(shared, asked)?,
-        origin: args.origin(shared, &config, asked)?,
-        config,
-        run_dir: shared.run_dir().to_owned(),
-        pace: before.pace(asked.map_or_else(PaceOptions::default, |asked| asked.pace)),
-        serve: args.serve.options(asked.map(|asked| &asked.serve), is_in_cluster),
-        tuning: args.tuning.tuning(asked.map(|asked| asked.tuning), is_in_cluster),
-        flags: flags.to_vec(),
-        arrival: args.arrival(),
-        reload: loaded.zip(args.config.as_deref()).map(|(loaded, file)| {
-            Reload::new(loaded, file, &Given::default(), before, args.which(), logging::set_level)
-        }),
-    };
-    until_the_end(&settings, output)
-}
-
-/// Runs until the process is asked to end, or another goes on in its place.
-pub(super) fn until_the_end(settings: &Settings, output: &Output) -> Result<Said, Failure> {
-    match run::run(settings, &mut |line| output.say(line)).map_err(|error| failure(&error))? {
-        End::Stopped => Ok(Said::default()),
-        End::HandedOver(successor) => Err(stand_by(successor)),
-    }
-}
-
-/// Becomes a fresh process that holds nothing and waits. All that is open here is closed by that, and so the successor learns
-/// that it can go on. Returns only if that did not work.
-fn stand_by(successor: Successor) -> Failure {
-    let is_other = |argument: &OsString| {
-        let text = argument.to_string_lossy();
-        !["--take-over", "--stand-by", "--successor="].iter().any(|word| text.starts_with(word))
-    };
-    // The first word may be `kube-proxy`, which is another command line.
-    let name = std::env::args_os().next().unwrap_or_else(|| "portway".into());
-    let arguments = std::env::args_os().skip(1).filter(is_other);
-    let successor_is = format!("--successor={}", successor.process);
-    let program = std::env::current_exe().ok().filter(|path| path.exists());
-    let program = program.unwrap_or_else(|| "/proc/self/exe".into());
-    let error = Command::new(program).arg0(name).args(arguments).args(["--stand-by", &successor_is]).exec();
-    drop(successor);
-    Failure::refused(format!("this portway has handed over, but cannot stand by: {error}; it ends"))
-}
-
-/// The sentence, and 2 where it is about the command line.
-pub(super) fn failure(error: &RunError) -> Failure {
-    match error {
-        RunError::Store(error) => refusal(error),
-        error => Failure::because(error),
     }
 }
 

@@ -1,0 +1,154 @@
+//! The thin shell around the loop: opens everything, starts the feeds, hands events to the step function, carries out what it wants.
+//!
+//! Everything that needs a clock, a kernel or a thread is here or in `feeds`; everything that decides is in `state`.
+//! `settings` are what comes in, `outside` is what is listened to, `obey` carries out.
+
+mod clock;
+mod obey;
+mod outside;
+mod settings;
+
+pub use settings::Settings;
+
+use std::io;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use kernel::signal::Termination;
+
+use super::announce::Crier;
+use super::beside::Beside;
+use super::carrier::Carrier;
+use super::event::{Event, Now};
+use super::handover::{Door, Locks, Successor};
+use super::http::Shown;
+use super::localnet::Localnet;
+use super::open::{LocalhostNodePorts, Opened, open};
+use super::origin::Opening;
+use super::state::{Loop, Start};
+use super::{RunError, families, http};
+use crate::serve::Board;
+use crate::socket::Server;
+use clock::Clock;
+use obey::Shell;
+use outside::{Outside, watch_host};
+
+/// Events that may wait. A feed that is quicker than the loop waits itself.
+const EVENTS_MAX: usize = 64;
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum End {
+    /// The process was asked to end.
+    Stopped,
+    /// Another portway goes on, once this is dropped.
+    HandedOver(Successor),
+}
+
+/// Makes this kernel follow the source until the process is asked to end. The rules stay in place. `tell` says a line to
+/// whoever started us.
+///
+/// The calling thread must be the only one: signals are blocked in it and in those that it starts.
+pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
+    let clock = Clock::start();
+    let termination = Termination::block().map_err(system("hear signals"))?;
+    let carrier = Carrier::start(&settings.relay)?;
+    let mut opened = open(&settings.wish, carrier.relay())?;
+    opened.try_to_write()?;
+    let (source, server_address) = Opening::of(&settings.origin)?;
+    let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
+        return Ok(End::Stopped);
+    };
+    if let Some(program) = opened.program {
+        tracing::info!("writing with {program}");
+    }
+    let localnet = Localnet::new(locks.run_dir.path());
+    let has_localnet = settings.wish.localhost_node_ports == LocalhostNodePorts::ByRules;
+    if !has_localnet && let Some(said) = localnet.close()? {
+        tracing::info!("{said}");
+    }
+    carrier.adopt(inheritance.sockets);
+    let (watch, host) = watch_host(&settings.config.node_name);
+    let Opened { dataplane, monitor, glance, program, .. } = opened;
+    let picture = settings.origin.picture(settings.config.clone(), clock.now())?;
+    let now = Now { elapsed: Duration::ZERO, ..clock.now() };
+    let (mode, pace) = (settings.wish.mode, settings.pace);
+    let start = Start {
+        mode,
+        program,
+        families: families::served(),
+        picture,
+        server: server_address,
+        host: host.clone(),
+        pace,
+        glance,
+        now,
+    };
+    let state = Loop::new(start);
+    let (sender, events) = sync_channel(EVENTS_MAX);
+    let board = Board::new(clock.started);
+    board.publish(state.health(), state.gauges());
+    let shown = Shown::default();
+    let (servers, remote) = http::open(settings, &board, &shown, &carrier, &sender)?;
+    let server = Server::bind(locks.run_dir.path())?;
+    let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
+    let node_name = settings.config.node_name.clone();
+    let reload = settings.reload.clone();
+    let outside =
+        Outside { termination, source, watch, node_name, mode, host, monitor, server, servers, door, reload };
+    outside.listen(&sender)?;
+    let beside = Beside::new(mode, program, has_localnet);
+    let localnet = has_localnet.then_some(localnet);
+    let shell = Shell {
+        state,
+        dataplane,
+        localnet,
+        settings: settings.clone(),
+        shown,
+        beside,
+        crier: Crier::start(&settings.origin)?,
+        carrier: carrier.clone(),
+        predecessors: inheritance.lines,
+        balancers: settings.wish.promises().default_node_port_addresses,
+        board,
+        remote,
+        tuning: Some(settings.tuning),
+        clock,
+        wake_at: None,
+    };
+    let (end, remote) = shell.serve(&events, tell);
+    // A successor listens where we did.
+    remote.close();
+    let end = end?;
+    // Who asks now hears that nobody is there, either way; without the file it looks so too.
+    let _ = std::fs::remove_file(crate::socket::path(locks.run_dir.path()));
+    finish(end, locks, &carrier, &events).map_err(system("hear signals"))
+}
+
+/// Connections that this process carries come to their end; a successor does not have to wait for that.
+fn finish(end: End, locks: Locks, carrier: &Carrier, events: &Receiver<Event>) -> io::Result<End> {
+    match end {
+        End::Stopped => {
+            if let Some(successor) = carrier.end(events)? {
+                hand_over(successor, locks, carrier)?;
+            }
+            Ok(End::Stopped)
+        }
+        End::HandedOver(successor) if carrier.is_idle() => Ok(End::HandedOver(successor)),
+        End::HandedOver(successor) => hand_over(successor, locks, carrier).map(End::HandedOver),
+    }
+}
+
+fn hand_over(mut successor: Successor, locks: Locks, carrier: &Carrier) -> io::Result<Successor> {
+    if let Some(line) = successor.take_line() {
+        carrier.hand_over(&line);
+        locks.let_go();
+        carrier.serve_until_relieved(&line);
+    }
+    carrier.finish()?;
+    Ok(successor)
+}
+
+fn system(action: &'static str) -> impl Fn(io::Error) -> RunError {
+    move |source| RunError::System { action, source }
+}

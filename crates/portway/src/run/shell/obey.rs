@@ -1,0 +1,209 @@
+//! The loop at work: an event comes, a step is taken, and what it wants is carried out.
+
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use dataplane::{Dataplane, Synced};
+use model::NodePortAddress;
+
+use super::clock::Clock;
+use super::{End, Settings};
+use crate::modes::Mode;
+use crate::run::RunError;
+use crate::run::announce::Crier;
+use crate::run::beside::Beside;
+use crate::run::carrier::Carrier;
+use crate::run::effect::{Answer, Effect, Work};
+use crate::run::errands::Errand;
+use crate::run::event::Event;
+use crate::run::http::Shown;
+use crate::run::ipvs::IpvsStatus;
+use crate::run::live::Live;
+use crate::run::localnet::Localnet;
+use crate::run::log::log;
+use crate::run::state::Loop;
+use crate::run::tuning::Tuning;
+use crate::serve::{Balancers, Board, Remote};
+use crate::traffic::Traffic;
+
+/// The loop, and what it acts upon.
+pub(super) struct Shell {
+    pub(super) state: Loop,
+    pub(super) dataplane: Box<dyn Dataplane>,
+    /// Where node ports on 127.0.0.0/8 are wanted.
+    pub(super) localnet: Option<Localnet>,
+    /// What was chosen, as it is now.
+    pub(super) settings: Settings,
+    pub(super) shown: Shown,
+    pub(super) beside: Beside,
+    pub(super) crier: Crier,
+    pub(super) carrier: Carrier,
+    /// The lines to those in whose place we go on. They serve until these end.
+    pub(super) predecessors: Vec<UnixStream>,
+    /// Where node ports answer when nothing is configured.
+    pub(super) balancers: NodePortAddress,
+    pub(super) board: Board,
+    pub(super) remote: Remote,
+    /// Settings of the kernel that are not made yet.
+    pub(super) tuning: Option<Tuning>,
+    pub(super) clock: Clock,
+    pub(super) wake_at: Option<Duration>,
+}
+
+impl Shell {
+    pub(super) fn serve(
+        mut self,
+        events: &Receiver<Event>,
+        tell: &mut dyn FnMut(&str),
+    ) -> (Result<End, RunError>, Remote) {
+        self.tune();
+        while let Some(event) = self.wait(events) {
+            match &event {
+                Event::Rechosen(live) => self.note(live),
+                Event::FilesChanged { changes, .. } => {
+                    self.board.measure(|meters| meters.heard(changes, jiff::Timestamp::now()));
+                }
+                Event::Told(news) => {
+                    self.board.measure(|meters| meters.told(news, jiff::Timestamp::now()));
+                }
+                _ => {}
+            }
+            if let ControlFlow::Break(end) = self.take(event, tell) {
+                return (end, self.remote);
+            }
+            self.board.publish(self.state.health(), self.state.gauges());
+        }
+        (Ok(End::Stopped), self.remote)
+    }
+
+    /// Adds to an answer what the kernel has carried, where it counts that.
+    fn tell_what_the_kernel_carried(&mut self, answer: &mut Answer) {
+        let all = match answer {
+            Answer::Picture(snapshot) => &mut snapshot.traffic,
+            Answer::Traffic(all) => all,
+            Answer::Status(_) => return,
+        };
+        all.extend(self.dataplane.carried().iter().flatten().map(Traffic::of_kernel));
+    }
+
+    /// What was chosen anew is told from now on.
+    fn note(&mut self, live: &Live) {
+        self.settings.pace = live.pace;
+        self.settings.config.masquerade_all = live.packets.masquerade_all;
+        self.settings.config.node_port_addresses.clone_from(&live.packets.node_port_addresses);
+        self.settings.document.logging.verbosity = live.verbosity;
+        self.shown.show(&self.settings);
+    }
+
+    /// The next event; a tick when its time has come. `None` when nothing can come any more.
+    fn wait(&self, events: &Receiver<Event>) -> Option<Event> {
+        let Some(at) = self.wake_at else { return events.recv().ok() };
+        match events.recv_timeout(at.saturating_sub(self.clock.now().elapsed)) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Takes a step, and those that follow from it.
+    fn take(&mut self, event: Event, tell: &mut dyn FnMut(&str)) -> ControlFlow<Result<End, RunError>> {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            self.wake_at = None;
+            for effect in self.state.step(event, self.clock.now()) {
+                match effect {
+                    Effect::Sync(work) => next = Some(self.sync(&work)),
+                    Effect::Settle => next = Some(self.settle()),
+                    Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
+                    Effect::Run(errand) => {
+                        let result = self.beside.run(&errand);
+                        self.board.measure(|meters| meters.ran(&result));
+                        if errand == Errand::TakeOver {
+                            // Ours is in force, and what led to our predecessors is gone.
+                            self.predecessors.clear();
+                            self.carrier.disinherit();
+                        }
+                        next = Some(Event::Ran { errand: errand.kind(), result });
+                    }
+                    Effect::WakeAt(at) => self.wake_at = Some(at),
+                    Effect::Answer(reply, mut answer) => {
+                        self.carrier.tell(&mut answer);
+                        self.tell_what_the_kernel_carried(&mut answer);
+                        if let Answer::Status(status) = &mut answer {
+                            let wish = &self.settings.wish;
+                            status.localhost_node_ports = wish.localhost_node_ports;
+                            status.masquerade_bit = Some(wish.masquerade_bit);
+                            let leaving = self.dataplane.leaving();
+                            let is_ipvs = wish.mode == Mode::Ipvs;
+                            status.ipvs = is_ipvs.then(|| IpvsStatus::of(&wish.ipvs, leaving));
+                        }
+                        // Who no longer waits for the answer does not need it.
+                        drop(reply.0.send(answer));
+                    }
+                    Effect::Tell(text) => tell(&text),
+                    Effect::Log(line) => log(&line),
+                    Effect::Announce(said) => self.crier.say(said),
+                    Effect::AnswerBalancers => {
+                        self.remote.answer(Balancers::of(self.state.table(), self.balancers));
+                    }
+                    Effect::Exit => return ControlFlow::Break(Ok(End::Stopped)),
+                    Effect::HandOver(successor) => {
+                        return ControlFlow::Break(Ok(End::HandedOver(successor)));
+                    }
+                    Effect::Fail { feed } => return ControlFlow::Break(Err(RunError::FeedEnded { feed })),
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Who asks for health meanwhile must know that something is under way: it may hang.
+    fn sync(&mut self, work: &Work) -> Event {
+        self.board.publish(self.state.health(), self.state.gauges());
+        let begun = self.clock.now().elapsed;
+        let result = self.dataplane.sync(self.state.table(), work.scope());
+        let result = result.map(|synced| self.guarded(synced));
+        let (took, was_full) = (self.since(begun), !matches!(work, Work::Changed(_)));
+        self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
+        if result.is_ok() {
+            self.tune();
+        }
+        Event::Synced { result, took }
+    }
+
+    fn settle(&mut self) -> Event {
+        let begun = self.clock.now().elapsed;
+        let result = self.dataplane.settle();
+        self.board.measure(|meters| meters.settled(&result));
+        Event::Settled { result, took: self.since(begun) }
+    }
+
+    /// Makes settings of the kernel, once they are there: rules load the connection tracker.
+    fn tune(&mut self) {
+        let Some(tuning) = self.tuning.take() else { return };
+        let tuned = tuning.apply();
+        tuned.written.iter().for_each(|what| tracing::info!("set {what}"));
+        tuned.failed.iter().for_each(|why| tracing::warn!("{why}. Rules are written all the same"));
+        match tuned.is_missing {
+            true if self.is_before_the_first_sync() => self.tuning = Some(tuning),
+            true => tracing::warn!("this kernel does not have all settings of the connection tracker"),
+            false => {}
+        }
+    }
+
+    fn is_before_the_first_sync(&self) -> bool {
+        self.state.health().updated.is_none()
+    }
+
+    /// The guard is in force by now, so what it guards against may be.
+    fn guarded(&self, mut synced: Synced) -> Synced {
+        synced.waits.extend(self.localnet.as_ref().and_then(|localnet| localnet.open().err()));
+        synced
+    }
+
+    fn since(&self, begun: Duration) -> Duration {
+        self.clock.now().elapsed.saturating_sub(begun)
+    }
+}

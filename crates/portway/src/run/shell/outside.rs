@@ -1,0 +1,73 @@
+//! Everything that is listened to: each has a thread that turns what it hears into events.
+
+use std::io;
+use std::sync::mpsc::SyncSender;
+
+use kernel::host::Watch;
+use kernel::nft::Monitor;
+use kernel::signal::Termination;
+
+use super::system;
+use crate::host::HostFacts;
+use crate::kubeproxy::Reload;
+use crate::modes::Mode;
+use crate::run::event::Event;
+use crate::run::handover::Door;
+use crate::run::origin::Opening;
+use crate::run::{RunError, feeds};
+use crate::serve::Servers;
+use crate::socket::Server;
+
+/// Everything that is listened to.
+pub(super) struct Outside {
+    pub(super) termination: Termination,
+    pub(super) source: Opening,
+    pub(super) watch: Option<Watch>,
+    pub(super) node_name: String,
+    pub(super) mode: Mode,
+    pub(super) host: HostFacts,
+    pub(super) monitor: Option<Monitor>,
+    pub(super) server: Server,
+    pub(super) servers: Servers,
+    pub(super) door: Door,
+    pub(super) reload: Option<Reload>,
+}
+
+impl Outside {
+    /// Starts the threads that listen.
+    pub(super) fn listen(mut self, sender: &SyncSender<Event>) -> Result<(), RunError> {
+        if let Opening::Files(source) = &mut self.source {
+            source.follow()?;
+        }
+        let start = || -> io::Result<()> {
+            feeds::signals(self.termination, sender.clone())?;
+            match self.source {
+                Opening::Files(source) => feeds::files(source, sender.clone())?,
+                Opening::Server(settings) => feeds::server(settings, sender.clone())?,
+            };
+            if let Some(watch) = self.watch {
+                let keeps_addresses = self.mode == Mode::Ipvs;
+                feeds::addresses(watch, self.node_name, self.host, keeps_addresses, sender.clone())?;
+            }
+            if let Some(monitor) = self.monitor {
+                feeds::meddling(monitor, sender.clone())?;
+            }
+            if let Some(reload) = self.reload {
+                feeds::config(reload, sender.clone())?;
+            }
+            feeds::successors(self.door, sender.clone())?;
+            feeds::questions(self.server, sender.clone())?;
+            feeds::servers(self.servers, sender.clone())?;
+            Ok(())
+        };
+        start().map_err(system("start a thread"))
+    }
+}
+
+/// Addresses count from the moment at which the watch was opened, so it is opened before they are read.
+pub(super) fn watch_host(node_name: &str) -> (Option<Watch>, HostFacts) {
+    let watch = Watch::open()
+        .inspect_err(|error| tracing::warn!(%error, "changes of this host's addresses will not be heard"))
+        .ok();
+    (watch, HostFacts::read(node_name))
+}

@@ -1,0 +1,43 @@
+//! What the operator chose for a run.
+
+use std::path::PathBuf;
+
+use model::Config;
+
+use crate::kubeproxy::{Document, Reload};
+use crate::run::carrier::RelaySettings;
+use crate::run::handover::Arrival;
+use crate::run::open::Wish;
+use crate::run::origin::Origin;
+use crate::run::pace::PaceOptions;
+use crate::run::tuning::Tuning;
+use crate::serve;
+
+/// What the operator chose.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The mode.
+    pub wish: Wish,
+    /// The relay of modes that carry connections themselves, and of node ports on localhost.
+    pub relay: RelaySettings,
+    /// Where objects come from.
+    pub origin: Origin,
+    /// The choices that decide packets.
+    pub config: Config,
+    /// The folder of the lock and of the socket.
+    pub run_dir: PathBuf,
+    /// The pace.
+    pub pace: PaceOptions,
+    /// Where to answer by HTTP.
+    pub serve: serve::Options,
+    /// Settings of the kernel.
+    pub tuning: Tuning,
+    /// The options with the values that were given, to be shown.
+    pub flags: Vec<(String, String)>,
+    /// The document of the config file with its defaults, to be shown; what is in force goes before it.
+    pub document: Document,
+    /// What to do where another portway is there already.
+    pub arrival: Arrival,
+    /// The file whose changes count while we run.
+    pub reload: Option<Reload>,
+}
