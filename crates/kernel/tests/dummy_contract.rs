@@ -37,7 +37,7 @@ fn walk(host: &mut impl ChangeHost) {
     for _ in 0..2 {
         host.make_dummy(DUMMY).unwrap();
         let link = host.links().unwrap().into_iter().find(|link| link.name == DUMMY).unwrap();
-        assert!(link.is_dummy && link.is_up && !link.is_loopback, "{link:?}");
+        assert!(link.is_dummy && !link.is_up && !link.is_loopback, "{link:?}");
     }
     for _ in 0..2 {
         assert_eq!(host.add_addresses(DUMMY, &ips(1..600)), Ok(vec![]));

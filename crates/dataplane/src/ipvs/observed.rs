@@ -90,7 +90,7 @@ fn read_addresses(
     observed: &mut Observed,
 ) -> Result<(), SyncError> {
     let links = doors.host().links().map_err(Error::Addresses)?;
-    observed.has_interface = links.iter().any(|link| link.name == options.interface && link.is_up);
+    observed.has_interface = links.iter().any(|link| link.name == options.interface);
     for address in doors.host().addresses().map_err(Error::Addresses)? {
         let (ip, family) = (address.ip, Family::of(address.ip));
         observed.own.insert(ip);

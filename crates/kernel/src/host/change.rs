@@ -13,8 +13,10 @@ use crate::netlink::{self, Errno, Refusal};
 
 /// A host of which dummy links and addresses can be changed.
 pub trait ChangeHost: Host {
-    /// Makes a dummy link and switches it on. One of this name that is there is switched on; one that is no dummy is an error,
-    /// and nothing is done to it.
+    /// Makes a dummy link. One of this name that is there stays as it is; one that is no dummy is an error.
+    ///
+    /// It is not switched on: its addresses are this host's nevertheless, and where it is off the kernel does not look through
+    /// the routes of all others when one is added (`fib_sync_up`).
     fn make_dummy(&mut self, name: &str) -> Result<(), ChangeError>;
 
     /// Removes a dummy link with its addresses, if it is there. A link of this name that is no dummy is an error.

@@ -35,10 +35,14 @@ impl Simulated {
     }
 
     fn add_link(&mut self, name: &str) -> u32 {
-        let index = self.links.iter().map(|link| link.index).max().unwrap_or(0) + 1;
+        let index = self.next_index();
         let (name, is_loopback) = (name.to_owned(), name == "lo");
         self.links.insert(Link { index, name, is_up: true, is_loopback, is_dummy: false });
         index
+    }
+
+    fn next_index(&self) -> u32 {
+        self.links.iter().map(|link| link.index).max().unwrap_or(0) + 1
     }
 
     fn read<T: Clone>(&self, what: &T) -> Result<T> {
@@ -70,18 +74,16 @@ impl Simulated {
 
 impl ChangeHost for Simulated {
     fn make_dummy(&mut self, name: &str) -> std::result::Result<(), ChangeError> {
-        let link = match self.link(name) {
-            Ok(found) if !found.is_dummy => return Err(ChangeError::NoDummy(name.to_owned())),
-            Ok(found) => found,
+        match self.link(name) {
+            Ok(found) if found.is_dummy => Ok(()),
+            Ok(_) => Err(ChangeError::NoDummy(name.to_owned())),
             Err(ChangeError::NoLink(_)) => {
-                let index = self.add_link(name);
-                Link { index, name: name.to_owned(), is_up: true, is_loopback: name == "lo", is_dummy: false }
+                let (index, name) = (self.next_index(), name.to_owned());
+                self.links.insert(Link { index, name, is_up: false, is_loopback: false, is_dummy: true });
+                Ok(())
             }
-            Err(error) => return Err(error),
-        };
-        self.links.remove(&link);
-        self.links.insert(Link { is_up: true, is_dummy: true, ..link });
-        Ok(())
+            Err(error) => Err(error),
+        }
     }
 
     fn delete_dummy(&mut self, name: &str) -> std::result::Result<(), ChangeError> {

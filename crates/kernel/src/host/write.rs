@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::ThisMachine;
 use super::change::{ChangeError, ChangeHost, Unchanged};
-use super::link::{DUMMY, IFF_UP, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
+use super::link::{DUMMY, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
 use crate::netlink::{self, Errno, MessageWriter, Protocol, Refusal, Socket, flags};
 
 const RTM_DELLINK: u16 = 17;
@@ -21,12 +21,12 @@ type Result<T> = std::result::Result<T, ChangeError>;
 impl ChangeHost for ThisMachine {
     fn make_dummy(&mut self, name: &str) -> Result<()> {
         let made = one("make a dummy link", RTM_NEWLINK, flags::CREATE | flags::EXCL, |m| {
-            link_head(m, 0, true);
+            link_head(m, 0);
             m.text(IFLA_IFNAME, name);
             m.nested(IFLA_LINKINFO, |m| m.text(IFLA_INFO_KIND, DUMMY));
         });
         match made {
-            Err(error) if error.errno() == Some(Errno(libc::EEXIST)) => switch_on(&our_dummy(name)?),
+            Err(error) if error.errno() == Some(Errno(libc::EEXIST)) => our_dummy(name).map(|_| ()),
             Err(error) if error.errno() == Some(Errno(libc::EOPNOTSUPP)) => Err(ChangeError::Missing),
             made => Ok(made?),
         }
@@ -37,7 +37,7 @@ impl ChangeHost for ThisMachine {
             Err(ChangeError::NoLink(_)) => return Ok(()),
             other => other?,
         };
-        match one("delete a dummy link", RTM_DELLINK, 0, |m| link_head(m, link.index, false)) {
+        match one("delete a dummy link", RTM_DELLINK, 0, |m| link_head(m, link.index)) {
             // Somebody was quicker.
             Err(error) if error.errno() == Some(Errno(libc::ENODEV)) => Ok(()),
             deleted => Ok(deleted?),
@@ -60,13 +60,6 @@ fn find(socket: &mut Socket, name: &str) -> Result<Link> {
 fn our_dummy(name: &str) -> Result<Link> {
     let link = find(&mut Socket::open(Protocol::Route)?, name)?;
     if link.is_dummy { Ok(link) } else { Err(ChangeError::NoDummy(name.to_owned())) }
-}
-
-fn switch_on(link: &Link) -> Result<()> {
-    if link.is_up {
-        return Ok(());
-    }
-    Ok(one("switch on a dummy link", RTM_NEWLINK, 0, |m| link_head(m, link.index, true))?)
 }
 
 /// Makes the same request for each address. A refusal by the number `done` says that it is so already.
@@ -94,11 +87,10 @@ fn one(action: &str, kind: u16, own: u16, body: impl Fn(&mut MessageWriter)) -> 
     refusals.into_iter().next().map_or(Ok(()), |(_, refusal)| Err(refused(refusal)))
 }
 
-/// The fixed part of a message about a link: which one, and whether it shall be up.
-fn link_head(message: &mut MessageWriter, index: u32, is_up: bool) {
-    let up = if is_up { IFF_UP } else { 0 };
-    // Family and type; the index; the flags, and which of them are meant.
-    for word in [0, index, up, up] {
+/// The fixed part of a message about a link: which one.
+fn link_head(message: &mut MessageWriter, index: u32) {
+    // Family and type; the index; the flags, and which of them are meant: none.
+    for word in [0, index, 0, 0] {
         message.raw(&word.to_ne_bytes());
     }
 }
