@@ -1,58 +1,65 @@
-//! What a program said last on its standard error: mostly the reason why it failed.
+//! What a program prints, read beside it: its output, and the last line of its standard error, which mostly is why it failed.
 //!
-//! In: its standard error. Out: the last line of it, to be read at the end of a sentence.
-//!
-//! However much it says, little of it is kept; and whatever it started may keep saying things for ever, so nobody waits long for an end.
+//! In: both, as pipes. Out: what came so far. Whatever the program started may keep them open for ever, so nobody waits for an end.
 
-use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::io::{ErrorKind, Read, Result};
+use std::os::fd::AsFd;
 
-/// So many bytes are kept.
-const KEPT: usize = 4096;
+use kernel::pipe::wait_for_nothing;
+
 /// So much of the line is shown.
 const SHOWN: usize = 300;
-/// Once the program has ended, what it said is here after so long at most.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// So often it is looked whether all is heard.
-const GLANCE: Duration = Duration::from_millis(5);
+/// So often in a row it is read: as much as a pipe can hold. Whoever never stops talking is not listened to for ever.
+const PIECES: usize = 256;
 
-/// What was said last.
-#[derive(Debug, Default)]
-pub(crate) struct LastWords {
-    end: Arc<Mutex<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
+/// What came through a pipe so far.
+#[derive(Debug)]
+pub(crate) struct Heard<R> {
+    from: R,
+    /// So many bytes are kept.
+    longest: usize,
+    kept: Vec<u8>,
+    /// There was more than that.
+    is_more: bool,
 }
 
-impl LastWords {
-    /// Listens from now on, to the end.
-    pub(crate) fn hear(mut from: impl Read + Send + 'static) -> Self {
-        let end = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&end);
-        let thread = thread::spawn(move || {
-            let mut piece = [0; KEPT];
-            while let Some(bytes) = from.read(&mut piece).ok().and_then(|count| piece.get(..count)) {
-                if bytes.is_empty() {
-                    return;
-                }
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(bytes);
-                let surplus = kept.len().saturating_sub(KEPT);
-                kept.drain(..surplus);
-            }
-        });
-        Self { end, thread: Some(thread) }
+impl<R: Read + AsFd> Heard<R> {
+    /// Of a pipe, at most so many bytes.
+    pub(crate) fn of(from: R, longest: usize) -> Result<Self> {
+        wait_for_nothing(from.as_fd())?;
+        Ok(Self { from, longest, kept: Vec::new(), is_more: false })
     }
 
-    /// Once the program has ended: its last line, for the end of a sentence about it. Nothing, where it said nothing.
-    pub(crate) fn told(&self) -> String {
-        let until = Instant::now() + PATIENCE;
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < until {
-            thread::sleep(GLANCE);
+    /// Reads what is there. Of more than is kept, the end stays.
+    pub(crate) fn listen(&mut self) -> Result<()> {
+        let mut piece = [0; 4096];
+        for _ in 0..PIECES {
+            match self.from.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.keep(&piece[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        match last_line(&String::from_utf8_lossy(&end)) {
+        Ok(())
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.kept.extend_from_slice(bytes);
+        let surplus = self.kept.len().saturating_sub(self.longest);
+        self.is_more |= surplus > 0;
+        self.kept.drain(..surplus);
+    }
+
+    /// All of it; nothing if it was too much.
+    pub(crate) fn all(&self) -> Option<&[u8]> {
+        (!self.is_more).then_some(&self.kept)
+    }
+
+    /// The last line, for the end of a sentence about the program. Nothing, where it said nothing.
+    pub(crate) fn last_words(&self) -> String {
+        match last_line(&String::from_utf8_lossy(&self.kept)) {
             Some(line) => format!("; its last words: `{line}`"),
             None => String::new(),
         }
@@ -66,27 +73,38 @@ fn last_line(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{PipeWriter, Write as _};
+
     use super::*;
+
+    fn pipe(longest: usize) -> (Heard<std::io::PipeReader>, PipeWriter) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        (Heard::of(reader, longest).unwrap(), writer)
+    }
 
     #[test]
     fn of_much_that_was_said_the_last_line_is_told() {
-        let text = "talk\n".repeat(10_000) + "no such\tprofile\n \n";
-        let words = LastWords::hear(std::io::Cursor::new(text));
-        assert_eq!(words.told(), "; its last words: `no such profile`");
-        assert!(words.end.lock().unwrap().len() <= KEPT);
+        let (mut heard, mut writer) = pipe(100);
+        for _ in 0..1000 {
+            writer.write_all(b"talk\n").unwrap();
+            heard.listen().unwrap();
+        }
+        writer.write_all(b"no such\tprofile\n \n").unwrap();
+        heard.listen().unwrap();
+        assert_eq!(heard.last_words(), "; its last words: `no such profile`");
+        assert_eq!((heard.all(), heard.kept.len()), (None, 100));
     }
 
     #[test]
-    fn silence_is_not_told() {
-        assert_eq!(LastWords::hear(std::io::empty()).told(), "");
-        assert_eq!(LastWords::default().told(), "");
-    }
-
-    #[test]
-    fn what_never_ends_is_not_waited_for() {
-        let (reader, writer) = std::io::pipe().unwrap();
-        std::io::Write::write_all(&mut &writer, b"log in first\n").unwrap();
-        assert_eq!(LastWords::hear(reader).told(), "; its last words: `log in first`");
+    fn silence_is_not_told_and_an_end_that_never_comes_is_not_waited_for() {
+        let (mut heard, mut writer) = pipe(100);
+        heard.listen().unwrap();
+        assert_eq!((heard.last_words(), heard.all()), (String::new(), Some(&b""[..])));
+        writer.write_all(b"log in first\n").unwrap();
+        heard.listen().unwrap();
+        assert_eq!(heard.last_words(), "; its last words: `log in first`");
         drop(writer);
+        heard.listen().unwrap();
+        assert_eq!(heard.all(), Some(&b"log in first\n"[..]));
     }
 }

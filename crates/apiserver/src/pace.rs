@@ -19,7 +19,7 @@ pub struct Pace {
     pub silence: Duration,
     /// A watch that ends sooner than this, without a word, did not work; one that says nothing for longer was taken.
     pub at_once: Duration,
-    /// After a round, or watches, without failure for so long the next failure is a first one.
+    /// After watches without failure for so long the next failure is a first one.
     pub calm: Duration,
     /// A server that has only an older picture than ours is believed after so long: somebody has restored a backup.
     pub older: Duration,
@@ -54,11 +54,9 @@ impl Waits {
         self.failures = 0;
     }
 
-    /// The wait after a failure of a round that lasted so long. `wanted` is what the server asked for.
-    pub(crate) fn after(&mut self, lasted: Duration, wanted: Option<Duration>, pace: &Pace) -> Duration {
-        if lasted >= pace.calm {
-            self.failures = 0;
-        }
+    /// The wait after a failure. `wanted` is what the server asked for. How long it took to fail counts for nothing: a list that fails
+    /// late is as dear as one that fails at once.
+    pub(crate) fn after(&mut self, wanted: Option<Duration>, pace: &Pace) -> Duration {
         let longest = (pace.wait_min * (1 << self.failures.min(16))).min(pace.wait_max);
         self.failures = self.failures.saturating_add(1);
         // Between half of it and all of it, so that the nodes of a cluster do not come back all at once.
@@ -80,34 +78,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_with_jitter_and_start_anew_after_a_calm_time() {
+    fn waits_double_with_jitter_until_they_begin_anew() {
         let pace = Pace::default();
         let mut waits = Waits::default();
         for doubled in [200, 400, 800, 1600] {
-            let wait = waits.after(Duration::ZERO, None, &pace).as_millis();
+            let wait = waits.after(None, &pace).as_millis();
             assert!((doubled / 2..=doubled).contains(&wait), "{wait} of {doubled}");
         }
         for _ in 0..20 {
-            assert!(waits.after(Duration::ZERO, None, &pace) <= pace.wait_max);
+            assert!(waits.after(None, &pace) <= pace.wait_max);
         }
-        assert!(waits.after(pace.calm, None, &pace) <= pace.wait_min);
+        waits.begin_anew();
+        assert!(waits.after(None, &pace) <= pace.wait_min);
     }
 
     #[test]
     fn what_the_server_wants_is_waited_at_least_and_not_for_ever() {
         let mut waits = Waits::default();
-        let wait = |waits: &mut Waits, seconds| {
-            waits.after(Duration::ZERO, Some(Duration::from_secs(seconds)), &Pace::default())
-        };
+        let wait =
+            |waits: &mut Waits, seconds| waits.after(Some(Duration::from_secs(seconds)), &Pace::default());
         assert!(wait(&mut waits, 7) >= Duration::from_secs(7));
         assert!(wait(&mut waits, 1_000_000) <= RETRY_AFTER_MAX + Pace::default().wait_max);
     }
 
     #[test]
     fn two_nodes_seldom_wait_equally_long() {
-        let all: std::collections::BTreeSet<u128> = (0..100)
-            .map(|_| Waits::default().after(Duration::ZERO, None, &Pace::default()).as_micros())
-            .collect();
+        let all: std::collections::BTreeSet<u128> =
+            (0..100).map(|_| Waits::default().after(None, &Pace::default()).as_micros()).collect();
         assert!(all.len() > 90, "{} different waits of 100", all.len());
     }
 }

@@ -4,10 +4,9 @@
 //! A program that has not ended in time is killed, with all that it started, and the error names it and its last words. kube would run it
 //! too, but wait for it for ever.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::last_words::LastWords;
+use crate::heard::Heard;
 
 /// It may print so much.
-const OUTPUT_MAX: u64 = 1 << 20;
+const OUTPUT_MAX: usize = 1 << 20;
+/// So much of what it says on standard error is kept.
+const WORDS_MAX: usize = 4096;
 /// So often it is looked whether it has ended.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -98,47 +99,33 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
 
 /// What a program prints until its end. One that does not come to it is killed.
 fn output(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
+    let unread = |error: io::Error| format!("cannot be listened to: {error}");
+    let (out, words) = (child.stdout.take(), child.stderr.take());
+    let (out, words) = out.zip(words).ok_or("has no output")?;
+    let mut out = Heard::of(out, OUTPUT_MAX).map_err(unread)?;
+    let mut words = Heard::of(words, WORDS_MAX).map_err(unread)?;
     let until = Instant::now() + patience;
-    let printed = child.stdout.take().map(read_aside);
-    let words = child.stderr.take().map(LastWords::hear).unwrap_or_default();
-    let Some(status) = wait(child, until) else {
-        kill(child);
-        let seconds = patience.as_secs_f32();
-        return Err(format!("has not ended after {seconds:.1} s, and was killed{}", words.told()));
+    let status = loop {
+        // What it has said before its end is there at its end.
+        let status = child.try_wait();
+        out.listen().and_then(|()| words.listen()).map_err(unread)?;
+        match status {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => thread::sleep(GLANCE),
+            Ok(None) | Err(_) => {
+                kill(child);
+                let seconds = patience.as_secs_f32();
+                return Err(format!(
+                    "has not ended after {seconds:.1} s, and was killed{}",
+                    words.last_words()
+                ));
+            }
+        }
     };
     if !status.success() {
-        return Err(format!("failed ({status}){}", words.told()));
+        return Err(format!("failed ({status}){}", words.last_words()));
     }
-    let left = until.saturating_duration_since(Instant::now());
-    match printed.ok_or(RecvTimeoutError::Disconnected).and_then(|printed| printed.recv_timeout(left)) {
-        Ok(text) => text.map_err(|error| format!("cannot be read: {error}")),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            Err("has ended, but something that it started keeps its output open".to_owned())
-        }
-    }
-}
-
-/// All that is printed, once it has ended. A child of the program may keep its output open for ever: nobody waits for this thread.
-fn read_aside(out: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
-    let (sender, printed) = channel();
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        let read = out.take(OUTPUT_MAX).read_to_end(&mut text);
-        // Whoever gave up does not need it.
-        drop(sender.send(read.map(|_| text)));
-    });
-    printed
-}
-
-fn wait(child: &mut Child, until: Instant) -> Option<ExitStatus> {
-    while Instant::now() < until {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) => thread::sleep(GLANCE),
-            Err(_) => return None,
-        }
-    }
-    None
+    out.all().map(<[u8]>::to_vec).ok_or_else(|| format!("printed more than {OUTPUT_MAX} bytes"))
 }
 
 fn kill(child: &mut Child) {

@@ -12,6 +12,7 @@ pub mod ipvs;
 pub mod localhost;
 pub mod nftables;
 pub mod relay;
+pub mod served;
 pub mod upstream;
 pub mod userspace;
 

@@ -6,10 +6,12 @@ mod twin;
 
 use cluster::Small;
 use dataplane::nftables::{Nftables, Options};
+use dataplane::served::is_served;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Simulated, Transaction, Value,
 };
+use kernel::xtables::{self, Legacy, Table};
 use model::Frontend;
 
 fn web_and(others: &[(&str, &str)]) -> Small {
@@ -46,8 +48,23 @@ fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
 
 #[test]
 fn rules_of_an_earlier_life_are_seen_and_so_is_a_kernel_without_any() {
-    assert!(fresh(&Simulated::default()).is_flushed().unwrap());
-    assert!(!fresh(&held(&web_and(&[]))).is_flushed().unwrap());
+    assert!(!is_served(&mut Simulated::default(), &[]).unwrap());
+    assert!(is_served(&mut held(&web_and(&[])), &[]).unwrap());
+    let legacy = |table, chain: &str| Legacy {
+        family: xtables::Family::V6,
+        chains: Some(vec![(table, chain.to_owned())]),
+    };
+    let seen = |legacy| is_served(&mut Simulated::default(), &[legacy]).unwrap();
+    for (is_so, table, chain) in [
+        (true, Table::Nat, "KUBE-SERVICES"),
+        (true, Table::Nat, "PORTWAY-SERVICES"),
+        (false, Table::Nat, "KUBE-PORTALS-CONTAINER"),
+        (false, Table::Filter, "KUBE-SERVICES"),
+        (false, Table::Nat, "DOCKER"),
+    ] {
+        assert_eq!(seen(legacy(table, chain)), is_so, "{table} {chain}");
+    }
+    assert!(seen(xtables::Family::V4.into()), "where nothing is known of a table, there may be");
 }
 
 #[test]

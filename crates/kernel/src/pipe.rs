@@ -1,4 +1,5 @@
-//! Pipes that carry bytes from socket to socket inside the kernel (`splice(2)`), so that this process never sees them.
+//! Pipes that carry bytes from socket to socket inside the kernel (`splice(2)`), so that this process never sees them; and reading from
+//! those of others without waiting.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -42,6 +43,16 @@ impl Pipe {
     pub fn drain(&self, to: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
         splice(self.output.as_raw_fd(), to.as_raw_fd(), count)
     }
+}
+
+/// From now on, reading from this descriptor waits for nothing (`WouldBlock`). For one end of a pipe this says nothing of the other.
+#[expect(unsafe_code, reason = "fcntl(2)")]
+pub fn wait_for_nothing(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both commands take plain numbers, and the descriptor is open.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
 }
 
 #[expect(unsafe_code, reason = "splice(2)")]

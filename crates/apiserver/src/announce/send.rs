@@ -1,6 +1,5 @@
 //! Sends letters, or gives up: Events are worth a few tries, and no more.
 
-use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,8 @@ use crate::run::Settings;
 
 /// So often a letter is tried, once the server was there: before, there is nobody who could have heard what we have to say first.
 const TRIES: usize = 8;
+/// So often a first letter is refused before that is believed: a server that is only starting knows nobody's permissions yet.
+const REFUSALS: usize = 4;
 /// A server that asks for a longer wait than this is not worth waiting for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -89,38 +90,43 @@ struct Post<'a> {
     door: Door,
     tell: &'a mut dyn FnMut(&str),
     told: Option<String>,
-    /// The server has answered something.
-    was_there: Cell<bool>,
+    /// The server has taken a letter, or refused one for good.
+    was_there: bool,
 }
 
 impl<'a> Post<'a> {
     fn new(settings: &'a Settings, tell: &'a mut dyn FnMut(&str)) -> Self {
         let door = Door::new(settings.access.clone(), settings.pace.answer);
-        Self { settings, door, tell, told: None, was_there: Cell::new(false) }
+        Self { settings, door, tell, told: None, was_there: false }
     }
 
     /// Whether the server has it.
     async fn deliver(&mut self, letter: &Letter) -> bool {
         let mut waits = Waits::default();
-        let mut tries = 0;
+        let (mut tries, mut refusals) = (0, 0);
         while tries < TRIES {
-            match self.try_to_deliver(letter).await {
+            let retry_after = match self.try_to_deliver(letter).await {
                 Fate::Taken => {
-                    self.told = None;
+                    (self.told, self.was_there) = (None, true);
                     return true;
                 }
                 Fate::Gone => return false,
+                Fate::Refused(_) if !self.was_there && refusals + 1 < REFUSALS => {
+                    refusals += 1;
+                    None
+                }
                 Fate::Refused(reason) => {
+                    self.was_there = true;
                     self.tell(&format!("Events are not sent: {reason}"));
                     return false;
                 }
                 // That the server is away is told by those who need it more.
                 Fate::Later(failure) => {
-                    tries += usize::from(self.was_there.get());
-                    let wait = waits.after(Duration::ZERO, failure.retry_after(), &self.settings.pace);
-                    sleep(wait.min(WAIT_MAX)).await;
+                    tries += usize::from(self.was_there);
+                    failure.retry_after()
                 }
-            }
+            };
+            sleep(waits.after(retry_after, &self.settings.pace).min(WAIT_MAX)).await;
         }
         false
     }
@@ -146,7 +152,6 @@ impl<'a> Post<'a> {
 
     async fn ask(&self, method: Method, path: &str, content: &str, body: &Value) -> Fate {
         let (client, answer) = self.door.send(method, path, Some((content, body.to_string()))).await;
-        self.was_there.set(self.was_there.get() || answer.is_ok());
         let failure = match answer {
             Ok(answer) => match verdict(answer, self.settings.pace.answer).await {
                 (200..=299 | 409, ..) => return Fate::Taken,

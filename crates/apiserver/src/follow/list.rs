@@ -71,6 +71,7 @@ impl Follower<'_, '_> {
         let events = self.known.end(&mut listing, number(&version))?;
         (self.older_since, self.absent) = (None, 0);
         self.at = Some(version);
+        self.found();
         self.say_changed(events)?;
         self.say(News::Complete { of: self.wish.of, unreadable: listing.unreadable })
     }

@@ -44,6 +44,16 @@ impl From<Failure> for Stop {
     }
 }
 
+/// How it stands with the way to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Found,
+    /// It failed, and was not found since.
+    Lost,
+    /// And a wait of this row of failures ended because another follower had found it.
+    LostThoughWoken,
+}
+
 /// Follows one kind.
 pub(crate) struct Follower<'a, 't> {
     pub(crate) wish: Wish,
@@ -70,8 +80,9 @@ pub(crate) struct Follower<'a, 't> {
     client: u64,
     /// Something was understood since the last failure.
     went_well: bool,
-    /// It failed, and the server was not found since.
-    is_troubled: bool,
+    /// When the waits last began anew for that.
+    begun_anew_at: Option<Instant>,
+    way: Way,
     /// When something was last understood, or we began.
     heard_at: Instant,
     /// Tells that another follower, for whom the server was away, has found it again.
@@ -97,7 +108,8 @@ impl<'a, 't> Follower<'a, 't> {
             older_since: None,
             client: 0,
             went_well: false,
-            is_troubled: false,
+            begun_anew_at: None,
+            way: Way::Found,
             heard_at: Instant::now(),
             findings: door.findings(),
         }
@@ -106,10 +118,9 @@ impl<'a, 't> Follower<'a, 't> {
     /// Follows until nobody listens any more.
     pub(crate) async fn run(mut self) -> Result<Infallible, Stop> {
         loop {
-            let begun = Instant::now();
             match self.round().await {
                 Ok(()) => {}
-                Err(Stop::Failed(failure)) => self.recover(failure, begun.elapsed()).await?,
+                Err(Stop::Failed(failure)) => self.recover(failure).await?,
                 Err(Stop::Unheard) => return Err(Stop::Unheard),
             }
         }
@@ -147,12 +158,12 @@ impl<'a, 't> Follower<'a, 't> {
     /// Something that the server said was understood.
     fn understood(&mut self) {
         (self.went_well, self.heard_at) = (true, Instant::now());
-        self.found();
     }
 
-    /// The server is there: whoever waits for it hears of that, if it was not there before.
+    /// The server is there, since a list came to its end or a watch was not cut at once: whoever waits for it hears of that, if it was
+    /// not there before.
     fn found(&mut self) {
-        if std::mem::take(&mut self.is_troubled) {
+        if std::mem::replace(&mut self.way, Way::Found) != Way::Found {
             self.door.has_found_it();
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Follower, Stop};
+use super::{Follower, Stop, Way};
 use crate::failure::Failure;
 use crate::news::{News, Trouble, Watched};
 
@@ -16,7 +16,7 @@ const NAMES: u32 = 2;
 
 impl Follower<'_, '_> {
     /// Learns from a failure, tells of it, and waits.
-    pub(super) async fn recover(&mut self, failure: Failure, lasted: Duration) -> Result<(), Stop> {
+    pub(super) async fn recover(&mut self, failure: Failure) -> Result<(), Stop> {
         self.watches_since = None;
         if failure == Failure::Absent(Watched::ServiceCidrs) {
             // Older servers have it under another name, if at all.
@@ -41,20 +41,29 @@ impl Follower<'_, '_> {
         if failure.is_about_access() {
             self.door.renew(self.client).await;
         }
-        // Where a watch goes on from where it was, another try is cheap. Lists are not, so those that keep failing wait ever longer.
-        if std::mem::take(&mut self.went_well) && self.at.is_some() {
-            self.waits.begin_anew();
+        self.begin_anew_if_it_went_well();
+        if self.way == Way::Found {
+            self.way = Way::Lost;
         }
-        self.is_troubled = true;
         let retry_in = match failure {
-            // How long it lasted tells nothing here: that may have been the list.
-            Failure::Gone => self.gone_waits.after(Duration::ZERO, None, &self.pace),
-            _ => self.waits.after(lasted, failure.retry_after(), &self.pace),
+            Failure::Gone => self.gone_waits.after(None, &self.pace),
+            _ => self.waits.after(failure.retry_after(), &self.pace),
         };
         let (of, is_refusal) = (self.wish.of, failure.is_refusal());
         self.say(News::Trouble(Trouble { of, reason: self.sentence(&failure), retry_in, is_refusal }))?;
         self.wait(&failure, retry_in).await;
         Ok(())
+    }
+
+    /// Where something was understood since the last failure, and a watch goes on from where it was, this failure is a first one: another
+    /// try is cheap. Lists are not. And not all the time: a server that cuts every watch after its first line is to be left alone, too.
+    fn begin_anew_if_it_went_well(&mut self) {
+        let is_cheap = std::mem::take(&mut self.went_well) && self.at.is_some();
+        let is_rare = self.begun_anew_at.is_none_or(|then| then.elapsed() >= self.pace.wait_max);
+        if is_cheap && is_rare {
+            self.begun_anew_at = Some(Instant::now());
+            self.waits.begin_anew();
+        }
     }
 
     /// A silence began before the request that found it.
@@ -65,9 +74,10 @@ impl Follower<'_, '_> {
         }
     }
 
-    /// Waits, but no longer than until another follower finds the server.
+    /// Waits, but no longer than until another follower finds the server. That counts once in a row of failures: what one finds may lead
+    /// nowhere for another, as where long answers are cut and short ones are not.
     async fn wait(&mut self, failure: &Failure, time: Duration) {
-        if !failure.is_about_the_way() {
+        if !failure.is_about_the_way() || self.way == Way::LostThoughWoken {
             return sleep(time).await;
         }
         if matches!(failure, Failure::Cut(_)) {
@@ -75,7 +85,9 @@ impl Follower<'_, '_> {
             self.findings.mark_unchanged();
         }
         // Whoever tells of it lives as long as we do.
-        let _ = timeout(time, self.findings.changed()).await;
+        if timeout(time, self.findings.changed()).await.is_ok() {
+            self.way = Way::LostThoughWoken;
+        }
     }
 
     /// A server that rejects a request may be too old for it. Whether there is something to do without.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use model::Event;
 
-use super::{Follower, Stop, nonempty};
+use super::{Follower, Stop, Way, nonempty};
 use crate::answer::Incoming;
 use crate::failure::Failure;
 use crate::line::{Line, read_line};
@@ -42,8 +42,14 @@ impl Follower<'_, '_> {
                 Err(failure) => return Err(failure.into()),
             }
             (has_heard, self.silent) = (true, 0);
+            // What happened meanwhile comes at once. Whether it is cut after that shows when nothing more comes.
+            if self.way != Way::Found
+                && (begun.elapsed() >= self.pace.at_once || lines.is_quiet(self.pace.at_once).await?)
+            {
+                self.found();
+            }
         }
-        if has_heard || begun.elapsed() >= self.pace.at_once {
+        if begun.elapsed() >= self.pace.at_once {
             return Ok(());
         }
         Err(Failure::Cut("a watch ended as soon as it began".into()).into())

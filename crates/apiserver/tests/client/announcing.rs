@@ -114,14 +114,14 @@ fn a_missing_permission_is_one_sentence_and_nothing_else() {
     }
     let said = saying.told.recv_timeout(PATIENCE).unwrap();
     assert!(said.contains("apiGroups: [\"events.k8s.io\"]") && said.contains("\"create\""), "{said}");
-    until(&server, "five refusals", |_| requests(&server) == 5);
+    until(&server, "five refusals, and three of the first letter before", |_| requests(&server) == 8);
     assert!(server.events().is_empty());
     server.forbid_nothing();
     assert!(saying.announcer.say(started()));
     until(&server, "the Event after the permission came", |events| {
         events.iter().any(|event| event["reason"] == "Starting")
     });
-    assert_eq!(requests(&server), 6, "no try is repeated");
+    assert_eq!(requests(&server), 9, "no other try is repeated");
     assert!(saying.told.try_recv().is_err(), "it is told once");
 }
 
@@ -173,6 +173,18 @@ fn what_is_said_before_the_server_was_ever_there_waits_for_it() {
     assert!(taken < 100, "{taken}");
     until(&server, "the first word", |events| events.iter().any(|event| event["reason"] == "Starting"));
     assert_eq!(server.events()[0]["reason"], "Starting");
+}
+
+#[test]
+fn whoever_answers_for_a_server_that_is_away_or_is_only_starting_costs_no_first_word() {
+    for (code, times) in [(503, 20), (401, 20), (403, 3)] {
+        let server = server();
+        let saying = announcing(&server);
+        server.fault(Requests::Of(EVENTS), Fault::Status { code, retry_after: None }, Some(times));
+        assert!(saying.announcer.say(started()));
+        until(&server, "the first word", |events| events.iter().any(|event| event["reason"] == "Starting"));
+        assert!(saying.told.try_recv().is_err(), "nobody needs to know of {code}");
+    }
 }
 
 #[test]

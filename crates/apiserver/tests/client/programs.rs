@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,4 +116,29 @@ fn a_program_that_hangs_is_killed_with_what_it_started() {
         thread::park_timeout(Duration::from_millis(10));
     }
     assert!(!lives(), "{first} is still there");
+}
+
+#[test]
+fn a_program_that_never_stops_talking_is_killed() {
+    let (server, folder) = (server(), Folder::new());
+    let program = folder.0.join("login");
+    write_program(&program, "#!/bin/sh\nyes no >&2\n");
+    let mut seen = impatient(kubeconfig(&server, &User::Exec(program), &folder.0).unwrap());
+    seen.until_trouble("has not ended after 0.5 s, and was killed; its last words: `no`");
+}
+
+/// As one that leaves an agent behind does, at every renewal.
+#[test]
+fn what_a_program_leaves_behind_with_its_output_open_is_no_trouble_and_costs_nothing() {
+    let (server, folder) = (server(), Folder::new());
+    let (program, pids) = (folder.0.join("login"), folder.0.join("pids"));
+    let text =
+        format!("sleep 1000 &\necho $! >> {}\necho '{{\"status\":{{\"token\":\"x\"}}}}'", pids.display());
+    write_program(&program, &format!("#!/bin/sh\n{text}\n"));
+    let mut seen = Listener::with_kubeconfig(kubeconfig(&server, &User::Exec(program), &folder.0).unwrap());
+    seen.until_services(&["web"]);
+    assert!(seen.troubles.is_empty(), "{:?}", seen.troubles);
+    for pid in fs::read_to_string(&pids).unwrap().lines() {
+        Command::new("kill").arg(pid).status().unwrap();
+    }
 }

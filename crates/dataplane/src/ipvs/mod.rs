@@ -61,7 +61,7 @@ use model::fate::{Loopback, Refusal, Remembered};
 use model::net::IpNet;
 use model::{NodePortAddress, Promises};
 pub use names::SetId;
-pub(crate) use names::{PREFIX, WORDS};
+pub(crate) use names::{PREFIX, SERVICES, WORDS};
 pub use render::render;
 pub use scheduler::{Scheduler, UnknownScheduler};
 pub use settings::apply as make_settings;

@@ -22,7 +22,7 @@ pub(super) const OUTSIDE: &str = "PORTWAY-OUTSIDE";
 /// `mangle`: takes the mark of [`OUTSIDE`] off.
 pub(super) const UNMARK: &str = "PORTWAY-UNMARK";
 /// `nat`: whose source is hidden.
-pub(super) const SERVICES: &str = "PORTWAY-SERVICES";
+pub(crate) const SERVICES: &str = "PORTWAY-SERVICES";
 /// `nat`: the same, of what this host sends.
 pub(super) const HOST: &str = "PORTWAY-HOST";
 /// `nat`: marks everybody who is no pod.

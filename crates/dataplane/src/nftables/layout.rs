@@ -5,7 +5,7 @@
 use kernel::nft::{Comment, Field, Flags, Set};
 
 /// The table's name, in both families. Upstream's is the same, so that taking over from it is one transaction.
-pub(super) const TABLE: &str = "kube-proxy";
+pub(crate) const TABLE: &str = "kube-proxy";
 /// The name of a second table of ours, while the first takes the place of somebody else's.
 pub(super) const BESIDE: &str = "kube-proxy-beside";
 /// A chain that upstream's kube-proxy always has in its table, and that we never have.

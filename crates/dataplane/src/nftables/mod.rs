@@ -26,6 +26,7 @@ use std::time::Duration;
 use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::{Error, Kernel, Transaction};
+pub(crate) use layout::TABLE;
 pub use meddling::Listener;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
 use tracked::Tracked;
@@ -162,17 +163,6 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.v4.forget();
         self.v6.forget();
         Ok(())
-    }
-
-    /// Upstream's table of the same name serves, too.
-    fn is_flushed(&mut self) -> Result<bool, SyncError> {
-        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
-            let tables = self.kernel.tables(family)?;
-            if tables.iter().any(|table| &*table.name == layout::TABLE && !table.is_dormant) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }
 

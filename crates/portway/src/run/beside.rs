@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use dataplane::{flows, ipvs, nftables, upstream};
+use dataplane::served::is_served;
+use dataplane::{SyncError, flows, ipvs, nftables, upstream};
 use kernel::conntrack::Netlink;
 use kernel::host::{Link, links};
 use kernel::xtables::{Programs, Variant};
@@ -35,6 +36,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 impl Beside {
     pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool) -> Self {
         Self { mode, program, has_localnet, conntrack: None, waits_since: None }
+    }
+
+    /// Are Services served, by rules of whichever mode?
+    pub(super) fn is_served() -> Result<bool, SyncError> {
+        let served =
+            nft::Netlink::open().and_then(|mut nft| is_served(&mut nft, &Programs::find_in(&[]).legacy));
+        Ok(served?)
     }
 
     pub(super) fn run(&mut self, errand: &Errand) -> Result<Done, String> {

@@ -23,6 +23,8 @@ pub enum Effect {
     Settle,
     /// Glance whether everything was taken away; then tell [`super::Event::Glanced`].
     Glance,
+    /// Look whether Services are served by what others, or an earlier life, left; then tell [`super::Event::Found`].
+    Look,
     /// Do this beside the rules; then tell [`super::Event::Ran`].
     Run(Errand),
     /// Come back with [`super::Event::Tick`] at this time since the start, unless something happens before. It takes the

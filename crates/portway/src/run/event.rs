@@ -38,6 +38,8 @@ pub enum Event {
     Meddled(Meddled),
     /// The glance that was asked for: whether everything was taken away.
     Glanced(Result<bool, SyncError>),
+    /// What was asked before anything was written: whether Services are served by what is there.
+    Found(Result<bool, SyncError>),
     /// The time that was asked for has come.
     Tick,
     /// Somebody wants to know something.

@@ -256,7 +256,7 @@ const CLUSTER: &[Row] = &[
     ),
     better(
         "`/healthz` of a node that never had rules, while the source tells nothing",
-        "red after 2 × syncPeriod, and `/livez` green, since a restart would not help; upstream stays green. Rules of an earlier life count",
+        "red after 2 × syncPeriod, and `/livez` green, since a restart would not help; upstream stays green. Rules of an earlier life, of another mode and of upstream count",
         "a_node_that_never_had_rules_and_hears_nothing_is_bare_after_two_periods_until_the_first_sync",
     ),
     better(

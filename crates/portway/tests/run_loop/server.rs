@@ -148,16 +148,71 @@ fn service_cidrs_are_waited_for_as_long_as_that_may_help() {
     assert_eq!(sim.syncs.len(), 1, "nobody waits for ever");
 }
 
+fn refusal(of: Watched) -> Event {
+    let (reason, retry_in) = ("403".to_owned(), ms(30_000));
+    Event::Told(News::Trouble(Trouble { of, reason, retry_in, is_refusal: true }))
+}
+
 #[test]
-fn who_may_not_read_service_cidrs_is_told_so_before_the_rest_comes() {
-    let mut sim = sim_of_server(config());
-    let (of, reason, retry_in) = (Watched::ServiceCidrs, "403".to_owned(), ms(30_000));
-    sim.feed(Event::Told(News::Trouble(Trouble { of, reason, retry_in, is_refusal: true })));
-    for of in [Watched::Node, Watched::Services, Watched::EndpointSlices] {
-        assert_eq!(sim.syncs, []);
-        sim.feed(complete(of));
+fn who_may_not_read_a_kind_is_told_so_before_the_rest_comes_and_waits_a_second_for_it() {
+    for refused in [Watched::ServiceCidrs, Watched::Node] {
+        let mut sim = sim_of_server(config());
+        sim.feed(refusal(refused));
+        for of in [Watched::ServiceCidrs, Watched::Node, Watched::Services, Watched::EndpointSlices] {
+            if of != refused {
+                sim.feed(complete(of));
+            }
+        }
+        sim.pass(ms(999));
+        assert_eq!(sim.syncs, [], "a server that is only starting says no to everything");
+        sim.pass(ms(2));
+        assert_eq!(sim.syncs.len(), 1, "{refused:?}");
     }
-    assert_eq!(sim.syncs.len(), 1, "nothing else can come");
+}
+
+#[test]
+fn a_server_that_first_says_no_to_everything_gets_no_rules_of_a_node_without_addresses() {
+    let mut sim = sim_of_server(config());
+    for of in Watched::ALL {
+        sim.feed(refusal(of));
+    }
+    sim.feed(changed(Watched::Services, &[node_port_service()]));
+    sim.feed(complete(Watched::Services));
+    sim.feed(complete(Watched::EndpointSlices));
+    sim.pass(ms(200));
+    sim.feed(changed(Watched::Node, &[objects::node("a", "192.0.2.1")]));
+    sim.feed(complete(Watched::Node));
+    assert_eq!(sim.syncs, [], "ServiceCIDRs may come, too");
+    sim.feed(complete(Watched::ServiceCidrs));
+    assert_eq!(sim.syncs.len(), 1);
+}
+
+#[test]
+fn trouble_that_comes_and_goes_is_told_once_a_minute_and_when_it_stays() {
+    let mut sim = running();
+    sim.lines.clear();
+    let blink = |sim: &mut ServerSim| {
+        sim.feed(trouble(Watched::Services, "the connection ended"));
+        sim.pass(ms(200));
+        sim.feed(Event::Told(News::Heard(Watched::Services)));
+        sim.pass(ms(300));
+    };
+    let told = |sim: &ServerSim| {
+        let of_server =
+            |line: &&Line| matches!(line, Line::ServerTrouble { .. } | Line::ServerAnswers { .. });
+        sim.lines.iter().filter(of_server).count()
+    };
+    (0..100).for_each(|_| blink(&mut sim));
+    assert_eq!(told(&sim), 2, "that it came, and that it went");
+    (0..40).for_each(|_| blink(&mut sim));
+    assert_eq!(told(&sim), 4, "a minute later the same");
+    for _ in 0..3 {
+        sim.feed(trouble(Watched::Services, "the connection ended"));
+        sim.pass(ms(6000));
+    }
+    assert_eq!(told(&sim), 5, "it stays this time");
+    sim.feed(Event::Told(News::Heard(Watched::Services)));
+    assert_eq!(told(&sim), 6);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use apiserver::Announcement;
-use dataplane::Dataplane;
 use dataplane::nftables::{Nftables, Options};
+use dataplane::{Dataplane, SyncError};
 use kernel::nft::{Family, Kernel as _, Listed, Simulated};
 use model::Config;
 use model::facts::Node;
@@ -43,6 +43,9 @@ pub(crate) struct Sim<D> {
     pub(crate) has_exited: bool,
     pub(crate) glances: Vec<Duration>,
     pub(crate) is_flushed: bool,
+    /// What a look for rules says, and when one was taken.
+    pub(crate) look_result: Result<bool, SyncError>,
+    pub(crate) looks: Vec<Duration>,
 }
 
 pub(crate) fn sim() -> Sim<Nftables<Simulated>> {
@@ -115,6 +118,8 @@ fn sim_of<D: Dataplane>(
         has_exited: false,
         glances: Vec::new(),
         is_flushed: false,
+        look_result: Ok(true),
+        looks: Vec::new(),
     }
 }
 
@@ -146,6 +151,10 @@ impl<D: Dataplane> Sim<D> {
                     Effect::Glance => {
                         self.glances.push(self.now);
                         next = Some(Event::Glanced(Ok(self.is_flushed)));
+                    }
+                    Effect::Look => {
+                        self.looks.push(self.now);
+                        next = Some(Event::Found(self.look_result.clone()));
                     }
                     Effect::Run(errand) => {
                         let result = self.errand_result.clone();

@@ -117,6 +117,7 @@ impl Shell {
                     Effect::Sync(work) => next = Some(self.sync(&work)),
                     Effect::Settle => next = Some(self.settle()),
                     Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
+                    Effect::Look => next = Some(Event::Found(Beside::is_served())),
                     Effect::Run(errand) => {
                         let result = self.beside.run(&errand);
                         self.board.measure(|meters| meters.ran(&result));

@@ -87,6 +87,8 @@ pub struct Loop {
     patience: Duration,
     /// Whether the kernel held no rules when patience with a silent source ended; `None` before anybody looked.
     is_bare: Option<bool>,
+    /// When to look for that.
+    look_at: Duration,
     /// Our listeners that cannot be opened, and why.
     not_listening: BTreeMap<Listener, String>,
     /// How it stands with the config file.
@@ -169,6 +171,7 @@ impl Loop {
             behind_since: None,
             patience: start.pace.sync_period * 2,
             is_bare: None,
+            look_at: start.pace.sync_period * 2,
             not_listening: BTreeMap::new(),
             config: ConfigStatus::default(),
             has_greeted: false,
@@ -202,6 +205,7 @@ impl Loop {
                 self.load_from_server(now, &mut effects);
             }
             Event::Glanced(result) => self.glanced(&result, now),
+            Event::Found(result) => self.found(&result, now),
             Event::Query(question, reply) => effects.push(Effect::Answer(reply, self.answer(question, now))),
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),

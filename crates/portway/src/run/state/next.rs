@@ -20,14 +20,14 @@ impl Loop {
                 None => self.go_on(now, effects),
             },
             next => {
-                let wishes = [self.store.at(), self.waits_for_server(), next.map(|(at, _)| at)];
+                let wishes = [self.store.at(), self.waits_for_server(now), next.map(|(at, _)| at)];
                 effects.extend(wishes.into_iter().flatten().min().map(Effect::WakeAt));
             }
         }
     }
 
-    fn waits_for_server(&self) -> Option<Duration> {
-        self.server.as_ref().filter(|_| !self.source.is_loaded)?.waits_until()
+    fn waits_for_server(&self, now: Now) -> Option<Duration> {
+        self.server.as_ref().filter(|_| !self.source.is_loaded)?.waits_until(now.elapsed)
     }
 
     /// What comes next, and when. Deletions that wait go before syncs: in a storm without end they would wait for ever.
@@ -40,7 +40,7 @@ impl Loop {
         let sync = sync.map(|(at, due)| (at, Next::Sync(due)));
         let glance = self.glance.filter(|_| self.has_told).map(|(_, at)| (at, Next::Glance));
         let is_unknown = !self.source.is_loaded && self.is_bare.is_none();
-        let look = is_unknown.then_some((self.patience, Next::Glance));
+        let look = is_unknown.then_some((self.look_at, Next::Look));
         let drain = self.drain_at.map(|at| (at, Next::Settle));
         errand.into_iter().chain(drain).chain(sync).chain(glance).chain(look).min_by_key(|(at, _)| *at)
     }
@@ -60,6 +60,10 @@ impl Loop {
             Next::Glance => {
                 self.under_way = UnderWay::Glancing;
                 Some(Effect::Glance)
+            }
+            Next::Look => {
+                self.under_way = UnderWay::Glancing;
+                Some(Effect::Look)
             }
             Next::Sync(due) => Some(self.begin_sync(due)),
         }
@@ -82,6 +86,7 @@ impl Loop {
 enum Next {
     Settle,
     Glance,
+    Look,
     Errand(ErrandKind),
     Sync(Due),
 }

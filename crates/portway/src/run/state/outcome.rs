@@ -147,11 +147,17 @@ impl Loop {
         self.under_way = UnderWay::Nothing;
         self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
         self.glanced_at = now.elapsed;
-        if !self.source.is_loaded {
-            self.is_bare.get_or_insert(matches!(result, Ok(true)));
-        }
         if matches!(result, Ok(true)) {
             self.pace.compare_by(now.elapsed);
+        }
+    }
+
+    /// A look that failed is taken again.
+    pub(super) fn found(&mut self, is_served: &Result<bool, SyncError>, now: Now) {
+        self.under_way = UnderWay::Nothing;
+        match is_served {
+            Ok(is_served) => self.is_bare = Some(!is_served),
+            Err(_) => self.look_at = now.elapsed + self.patience,
         }
     }
 

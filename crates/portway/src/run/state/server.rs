@@ -21,98 +21,166 @@ const NEEDED: [Watched; 3] = [Watched::Services, Watched::EndpointSlices, Watche
 
 /// So long ServiceCIDRs are waited for once all else is there.
 const CIDRS_WAIT: Duration = Duration::from_secs(3);
+/// So long what the server refuses is waited for, once all else is there: one that is only starting refuses everything for a moment.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
 /// Trouble that stays is told again so often.
 const AGAIN: Duration = Duration::from_secs(600);
+/// Trouble that comes and goes is told so often.
+const COMES_AND_GOES: Duration = Duration::from_secs(60);
+/// Unless it stays for so long this time.
+const STAYS: Duration = Duration::from_secs(10);
 
 /// How it stands with the API server.
 #[derive(Debug)]
 pub(super) struct Server {
     address: String,
     kinds: BTreeMap<Watched, Standing>,
+    /// Since when all Services and slices are there.
+    services_since: Option<Duration>,
     /// Since when all is there but ServiceCIDRs, of which nobody knows.
     rest_since: Option<Duration>,
+}
+
+/// What was answered to the question for all of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    #[default]
+    Nothing,
+    /// The server says no.
+    Refused,
+    /// It failed when everything else was there: it is not waited for any longer.
+    GivenUp,
+    /// The server does not have it.
+    Absent,
+    /// All of it was told once.
+    Complete,
 }
 
 /// How it stands with one kind.
 #[derive(Debug, Default)]
 struct Standing {
-    /// All of it was told once.
-    is_complete: bool,
-    /// The server does not have it.
-    is_absent: bool,
-    /// The server said no, or it failed when everything else was there: it is not waited for any longer.
-    is_given_up: bool,
+    known: Known,
     /// When the server last said something about it.
     heard_at: Option<Duration>,
     trouble: Option<Troubled>,
+    /// The last trouble that ended.
+    past: Option<Troubled>,
 }
 
 #[derive(Debug)]
 struct Troubled {
     reason: String,
     since: Duration,
-    told_at: Duration,
     retry_at: Duration,
+    /// When one like it was last told.
+    told_at: Duration,
+    /// It was told since it began.
+    is_told: bool,
+}
+
+impl Troubled {
+    /// It begins now; `past` is the one before.
+    fn begins(trouble: &Trouble, past: Option<&Troubled>, now: Duration) -> Self {
+        let known = past.filter(|past| is_alike(&past.reason, &trouble.reason));
+        let told_at = known.map(|past| past.told_at).filter(|told_at| now < *told_at + COMES_AND_GOES);
+        Self {
+            reason: trouble.reason.clone(),
+            since: now,
+            retry_at: now + trouble.retry_in,
+            told_at: told_at.unwrap_or(now),
+            is_told: told_at.is_none(),
+        }
+    }
+
+    /// It goes on. Whether that is news.
+    fn goes_on(&mut self, trouble: &Trouble, now: Duration) -> bool {
+        let is_due = if self.is_told { now >= self.told_at + AGAIN } else { now >= self.since + STAYS };
+        let is_news = is_due || !is_alike(&self.reason, &trouble.reason);
+        (self.reason, self.retry_at) = (trouble.reason.clone(), now + trouble.retry_in);
+        if is_news {
+            (self.is_told, self.told_at) = (true, now);
+        }
+        is_news
+    }
 }
 
 impl Server {
     /// One of which nothing was heard yet.
     pub(super) fn at(address: String) -> Self {
-        Self { address, kinds: BTreeMap::new(), rest_since: None }
+        Self { address, kinds: BTreeMap::new(), services_since: None, rest_since: None }
     }
 
     fn of(&mut self, of: Watched) -> &mut Standing {
         self.kinds.entry(of).or_default()
     }
 
+    fn known(&self, of: Watched) -> Known {
+        self.kinds.get(&of).map(|standing| standing.known).unwrap_or_default()
+    }
+
     fn is_complete(&self, of: Watched) -> bool {
-        self.kinds.get(&of).is_some_and(|standing| standing.is_complete)
+        self.known(of) == Known::Complete
     }
 
     /// Is enough known to write rules?
     fn is_enough(&mut self, now: Now) -> bool {
-        if !(self.has_services() && self.is_settled(Watched::Node)) {
+        if !self.has_services() {
+            return false;
+        }
+        let since = *self.services_since.get_or_insert(now.elapsed);
+        if !(self.is_settled(Watched::Node) || self.is_refused(Watched::Node, since, now)) {
             return false;
         }
         let since = *self.rest_since.get_or_insert(now.elapsed);
-        self.is_settled(Watched::ServiceCidrs) || now.elapsed >= since + CIDRS_WAIT
+        let is_over = now.elapsed >= since + CIDRS_WAIT || self.is_refused(Watched::ServiceCidrs, since, now);
+        is_over || self.is_settled(Watched::ServiceCidrs)
     }
 
-    /// Until when ServiceCIDRs are waited for, where nothing else is.
-    pub(super) fn waits_until(&self) -> Option<Duration> {
-        self.rest_since.map(|since| since + CIDRS_WAIT)
+    /// When to ask again whether it is enough, where nothing comes.
+    pub(super) fn waits_until(&self, now: Duration) -> Option<Duration> {
+        let since = [self.services_since, self.rest_since].into_iter().flatten();
+        since.flat_map(|since| [since + REFUSED_WAIT, since + CIDRS_WAIT]).filter(|at| *at > now).min()
+    }
+
+    /// Does the server refuse it, and nobody waits for it any more?
+    fn is_refused(&self, of: Watched, since: Duration, now: Now) -> bool {
+        self.known(of) == Known::Refused && now.elapsed >= since + REFUSED_WAIT
     }
 
     /// Was the question for it answered somehow?
     fn is_settled(&self, of: Watched) -> bool {
-        let is_settled = |of: &Standing| of.is_complete || of.is_absent || of.is_given_up;
-        self.kinds.get(&of).is_some_and(is_settled)
+        matches!(self.known(of), Known::GivenUp | Known::Absent | Known::Complete)
     }
 
     fn has_services(&self) -> bool {
         self.is_complete(Watched::Services) && self.is_complete(Watched::EndpointSlices)
     }
 
-    /// The server answers. Whether that ends some trouble.
+    /// The server answers. Whether that ends some trouble that was told.
     fn answered(&mut self, of: Watched) -> bool {
-        self.of(of).trouble.take().is_some()
+        let standing = self.of(of);
+        let Some(ended) = standing.trouble.take() else { return false };
+        if standing.known == Known::Refused {
+            standing.known = Known::Nothing;
+        }
+        standing.past.insert(ended).is_told
     }
 
     /// It does not work. Whether that is news.
     fn troubled(&mut self, trouble: &Trouble, now: Now) -> bool {
         let is_last = self.has_services();
         let standing = self.of(trouble.of);
-        standing.is_given_up = is_last || trouble.is_refusal;
-        let before = standing.trouble.take();
-        let is_news = before.as_ref().is_none_or(|before| {
-            !is_alike(&before.reason, &trouble.reason) || now.elapsed >= before.told_at + AGAIN
-        });
-        let (since, told_at) =
-            before.map_or((now.elapsed, now.elapsed), |before| (before.since, before.told_at));
-        let told_at = if is_news { now.elapsed } else { told_at };
-        let retry_at = now.elapsed + trouble.retry_in;
-        standing.trouble = Some(Troubled { reason: trouble.reason.clone(), since, told_at, retry_at });
-        is_news
+        standing.known = match standing.known {
+            answered @ (Known::Absent | Known::Complete) => answered,
+            _ if is_last => Known::GivenUp,
+            _ if trouble.is_refusal => Known::Refused,
+            _ => Known::Nothing,
+        };
+        if let Some(goes_on) = &mut standing.trouble {
+            return goes_on.goes_on(trouble, now.elapsed);
+        }
+        let begins = Troubled::begins(trouble, standing.past.as_ref(), now.elapsed);
+        standing.trouble.insert(begins).is_told
     }
 
     /// When it last said something about the part of the picture of which it has said nothing for longest.
@@ -136,7 +204,7 @@ impl Server {
             has_service_cidrs: self
                 .kinds
                 .get(&Watched::ServiceCidrs)
-                .is_some_and(|standing| !standing.is_absent),
+                .is_some_and(|standing| standing.known != Known::Absent),
             troubles: troubles
                 .map(|(of, trouble)| {
                     let told = ServerTrouble {
@@ -194,7 +262,7 @@ impl Loop {
                 effects.extend(lines.map(Effect::Log).collect::<Vec<_>>());
                 self.picture.set_unreadable(of, unreadable);
                 let is_first = self.server.as_ref().is_some_and(|server| !server.is_complete(of));
-                self.stands(of, |standing| standing.is_complete = true);
+                self.stands(of, |standing| standing.known = Known::Complete);
                 if of == Watched::Node && is_first && self.has_no_node() {
                     effects.push(Effect::Log(Line::NoNode(self.table().node().name.clone())));
                 }
@@ -206,7 +274,7 @@ impl Loop {
                 self.heard_of(of, now, effects);
             }
             News::Absent(of) => {
-                self.stands(of, |standing| standing.is_absent = true);
+                self.stands(of, |standing| standing.known = Known::Absent);
                 self.heard_of(of, now, effects);
             }
             News::Answered(of) => self.answered(of, effects),
