@@ -6,6 +6,7 @@ use crate::facts::{Node, Service, ServiceType};
 use crate::name::ObjectRef;
 use crate::net::{Family, IpNet};
 use crate::report::Report;
+use crate::table::FrontendKind;
 
 /// The choices that decide packets. Everything else an operator can set belongs to the program, not to the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,10 +50,16 @@ impl Config {
         service.kind != ServiceType::ExternalName && !self.serves(service)
     }
 
-    /// May this address be an external or load balancer IP?
-    pub fn allows_external_ip(&self, ip: IpAddr) -> bool {
+    /// Why the operator does not want this external or load balancer IP to be served.
+    pub(crate) fn refusal(&self, ip: IpAddr, kind: FrontendKind) -> Option<&'static str> {
+        if kind == FrontendKind::ExternalIp && self.refuses_external_ips {
+            return Some(
+                "external IPs are not served here (feature gate AllowServiceExternalIPs); it is refused",
+            );
+        }
         let allowed = &self.allowed_external_ips;
-        allowed.is_empty() || allowed.iter().any(|net| net.contains(&ip))
+        let is_allowed = allowed.is_empty() || allowed.iter().any(|net| net.contains(&ip));
+        (!is_allowed).then_some("is outside the allowed external IPs; it is refused")
     }
 
     /// What is wrong with this node's object for the way in which pods are told from others: its networks are of one family, and it

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use crate::config::Config;
 use crate::facts::{IpMode, Service};
 use crate::net::{Family, Protocol};
+use crate::table::FrontendKind;
 
 #[derive(Debug, Default)]
 pub(crate) struct Vips {
@@ -81,11 +82,13 @@ fn external_frontends(config: &Config, service: &Service) -> BTreeSet<(IpAddr, P
     let Some(external) = service.external.as_ref().filter(|_| config.serves(service)) else {
         return BTreeSet::new();
     };
-    let is_frontend =
-        |ip: &IpAddr| service.cluster_ips.get(Family::of(*ip)).is_some() && config.allows_external_ip(*ip);
-    let balancers = external.load_balancer_ips.iter().filter(|lb| lb.mode == IpMode::Vip).map(|lb| lb.ip);
-    let ips: BTreeSet<IpAddr> =
-        external.external_ips.iter().copied().chain(balancers).filter(is_frontend).collect();
+    let is_frontend = |(ip, kind): &(IpAddr, FrontendKind)| {
+        service.cluster_ips.get(Family::of(*ip)).is_some() && config.refusal(*ip, *kind).is_none()
+    };
+    let balancers = external.load_balancer_ips.iter().filter(|lb| lb.mode == IpMode::Vip);
+    let balancers = balancers.map(|lb| (lb.ip, FrontendKind::LoadBalancerIp));
+    let named = external.external_ips.iter().map(|ip| (*ip, FrontendKind::ExternalIp));
+    let ips: BTreeSet<IpAddr> = balancers.chain(named).filter(is_frontend).map(|(ip, _)| ip).collect();
     let with_ports = |ip: IpAddr| service.ports.iter().map(move |port| (ip, port.protocol, port.port));
     ips.into_iter().flat_map(with_ports).collect()
 }

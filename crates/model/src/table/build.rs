@@ -180,17 +180,6 @@ impl Builder<'_> {
         Some(Action::Forward(Pool::new(choice.how, endpoints.collect())))
     }
 
-    /// Why the operator does not want this external or load balancer IP to be served.
-    fn refusal(&self, ip: IpAddr, kind: FrontendKind) -> Option<&'static str> {
-        let config = self.cluster.config();
-        if kind == FrontendKind::ExternalIp && config.refuses_external_ips {
-            return Some(
-                "external IPs are not served here (feature gate AllowServiceExternalIPs); it is refused",
-            );
-        }
-        (!config.allows_external_ip(ip)).then_some("is outside the allowed external IPs; it is refused")
-    }
-
     fn frontends(&self, family: Family, reports: &mut Vec<Report>) -> Vec<(Frontend, FrontendKind)> {
         let (protocol, port) = (self.spec.protocol, self.spec.port);
         let address = |ip| Frontend::Address { ip, protocol, port };
@@ -204,7 +193,7 @@ impl Builder<'_> {
             let ips = balancers.map(|ip| (ip, FrontendKind::LoadBalancerIp));
             let ips = ips.chain(external.external_ips.iter().map(|ip| (*ip, FrontendKind::ExternalIp)));
             for (ip, kind) in ips.filter(|(ip, _)| Family::of(*ip) == family) {
-                match self.refusal(ip, kind) {
+                match self.cluster.config().refusal(ip, kind) {
                     None => found.push((address(ip), kind)),
                     Some(why) => reports.push(self.report(kind.field(), &ip.to_string(), why)),
                 }
