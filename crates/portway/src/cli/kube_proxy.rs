@@ -4,6 +4,7 @@
 //! flags asks for instead: help, version, a written document, a cleanup, or the privileged part of a start.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use dataplane::ipvs;
 
 use super::args::{ColorWhen, LogFormat};
 use super::output::Output;
-use super::run::{over_fields, server, until_the_end};
+use super::run::{over_fields, ports_of_document, server, until_the_end};
 use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
 use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
@@ -24,6 +25,8 @@ const NAME: &str = "kube-proxy";
 /// What an empty mode means, as upstream.
 const USUAL: Mode = Mode::Iptables;
 /// Beside flags that name an API server.
+/// Where node ports come from, unless an API server says otherwise.
+const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 const OR_DOCUMENT: &str = ", or with `clientConnection.kubeconfig` in the file of `--config`";
 const WHICH: Which = Which { usual: USUAL, forced: None };
 
@@ -124,12 +127,13 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
     Ok(Settings {
         origin: server(
             asked.kubeconfig.map(named),
+    let ports = ports_of_document(&asked, &NODE_PORTS)?;
             given.text("master").map(str::to_owned),
             &asked.config,
             OR_DOCUMENT,
         )?,
         wish: asked.wish,
-        relay: RelaySettings { ports: asked.ports, udp_timeout: usual, drain_timeout: usual },
+        relay: RelaySettings { ports, udp_timeout: usual, drain_timeout: usual },
         config: asked.config,
         run_dir,
         pace: asked.pace,

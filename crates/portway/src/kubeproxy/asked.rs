@@ -44,7 +44,7 @@ pub struct Asked {
     pub tuning: Tuning,
     /// The way to the API server; `None`: the account of our Pod.
     pub kubeconfig: Option<PathBuf>,
-    /// The ports of mode userspace.
+    /// The ports of mode userspace, in that mode.
     pub ports: Option<RangeInclusive<u16>>,
     /// The log.
     pub log: Log,
@@ -70,7 +70,7 @@ impl Asked {
             serve: serving(document),
             tuning: tuning(document),
             kubeconfig: kubeconfig(document),
-            ports: ports(&document.port_range).unwrap_or_default(),
+            ports: of_userspace(document, mode),
             log: log(document),
         }
     }
@@ -244,6 +244,11 @@ fn log(document: &Document) -> Log {
         _ => LevelFilter::TRACE,
     };
     Log { level, is_json: document.logging.format == "json" }
+}
+
+/// In other modes nothing uses them, and upstream's files of today still say some.
+fn of_userspace(document: &Document, mode: Mode) -> Option<RangeInclusive<u16>> {
+    ports(&document.port_range).ok().flatten().filter(|_| mode == Mode::Userspace)
 }
 
 /// `30000-30100`, `30000+100`, `30000`; empty or `0` leaves it to the kernel, as it did upstream.

@@ -50,6 +50,27 @@ fn flags_reach_the_document_and_a_file_goes_before_them() {
     }
 }
 
+/// Who has no way to an API server, and is told that, has come past the ports.
+#[test]
+fn ports_of_mode_userspace_keep_only_that_mode_from_starting() {
+    let place = Place::new();
+    let document = |mode: &str| {
+        let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                    portRange: 30000-32767\n";
+        std::fs::write(place.path("ports.yaml"), format!("{text}mode: {mode}\n")).unwrap();
+    };
+    let over = ["`portRange: 30000-32767` lies over the node ports 30000-32767"];
+    document("nftables");
+    kube_proxy(&place, "--config=ports.yaml").ends_with(2).complains(&["API server"]);
+    place.plain("run --config ports.yaml").ends_with(2).complains(&["API server"]);
+    place.plain("run --config ports.yaml --mode userspace").ends_with(1).complains(&over);
+    document("userspace");
+    kube_proxy(&place, "--config=ports.yaml").ends_with(1).complains(&over);
+    place.plain("run --config ports.yaml").ends_with(1).complains(&over);
+    let words = ["`--proxy-port-range 30000-30001` lies over the node ports"];
+    place.plain("run --config ports.yaml --proxy-port-range 30000-30001").ends_with(2).complains(&words);
+}
+
 #[test]
 fn what_is_wrong_is_refused_before_anything_is_done() {
     let place = Place::new();

@@ -4,7 +4,7 @@
 
 mod options;
 
-pub(super) use options::RunArgs;
+pub(super) use options::{RunArgs, ports_of_document};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -222,24 +222,43 @@ impl RunArgs {
         }
     }
 
-    /// Ports of ours must not be taken for node ports.
     fn relay(&self, shared: &Shared, asked: Option<&Asked>) -> Result<RelaySettings, Failure> {
-        let of_document = || asked.and_then(|asked| asked.ports.clone());
-        let ports = self.proxy_port_range.as_ref().map_or_else(of_document, |ports| ports.0.clone());
         let node_ports = shared.node_port_range();
-        if let Some(ports) = &ports
-            && ports.start() <= node_ports.end()
-            && node_ports.start() <= ports.end()
-        {
-            return Err(Failure::usage(format!(
-                "`--proxy-port-range {}-{}` lies over the node ports {}-{}: choose other ports, or leave it out",
-                ports.start(),
-                ports.end(),
-                node_ports.start(),
-                node_ports.end()
-            )));
-        }
+        let ports = match (&self.proxy_port_range, asked) {
+            (Some(ProxyPorts(ports)), _) => {
+                let ports = ports.clone();
+                beside_node_ports("--proxy-port-range ", ports, node_ports).map_err(Failure::usage)?
+            }
+            (None, Some(asked)) => ports_of_document(asked, node_ports)?,
+            (None, None) => None,
+        };
         Ok(RelaySettings { ports, udp_timeout: self.udp_timeout, drain_timeout: self.drain_timeout })
+    }
+}
+
+/// The ports of mode userspace that a document chooses.
+pub(crate) fn ports_of_document(
+    asked: &Asked,
+    node_ports: &RangeInclusive<u16>,
+) -> Result<Option<RangeInclusive<u16>>, Failure> {
+    beside_node_ports("portRange: ", asked.ports.clone(), node_ports).map_err(Failure::refused)
+}
+
+/// Ports of ours must not be taken for node ports. `named` is what stands before them where they were chosen.
+fn beside_node_ports(
+    named: &str,
+    ports: Option<RangeInclusive<u16>>,
+    node_ports: &RangeInclusive<u16>,
+) -> Result<Option<RangeInclusive<u16>>, String> {
+    match &ports {
+        Some(ours) if ours.start() <= node_ports.end() && node_ports.start() <= ours.end() => Err(format!(
+            "`{named}{}-{}` lies over the node ports {}-{}: choose other ports, or leave it out",
+            ours.start(),
+            ours.end(),
+            node_ports.start(),
+            node_ports.end()
+        )),
+        _ => Ok(ports),
     }
 }
 

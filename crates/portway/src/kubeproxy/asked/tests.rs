@@ -205,7 +205,8 @@ const ROWS: &[Row] = &[
         |a| shown(a.tuning.udp_stream),
         "Some(7s)",
     ),
-    ("portRange", "portRange: 40000-40999", |a| shown(&a.ports), "Some(40000..=40999)"),
+    ("portRange", "mode: userspace\nportRange: 40000-40999", |a| shown(&a.ports), "Some(40000..=40999)"),
+    ("portRange", "mode: nftables\nportRange: 40000-40999", |a| shown(&a.ports), "None"),
 ];
 
 #[test]
