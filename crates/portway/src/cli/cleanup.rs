@@ -67,8 +67,9 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     Ok(Said { text, ..said })
 }
 
-/// Removes what every mode wrote, ours or upstream's, as upstream's `--cleanup` does. One that fails does not keep the others from it.
-pub(super) fn everything(run_dir: &Path) -> Result<Said, Failure> {
+/// Removes what every mode wrote, ours or upstream's, as upstream's `--cleanup` does, but for what is excluded. One that fails does not keep
+/// the others from it.
+pub(super) fn everything(run_dir: &Path, excluded: &ExcludedArgs) -> Result<Said, Failure> {
     RunDir::refuse_if_held(run_dir).map_err(|error| match error {
         RunError::Busy { pid, file } => Failure::refused(format!(
             "a portway runs on this node (process {pid}, which holds {}) and would write its rules again: stop it first",
@@ -81,7 +82,7 @@ pub(super) fn everything(run_dir: &Path) -> Result<Said, Failure> {
         Said { text: closed.map(|closed| format!("{closed}.\n")).unwrap_or_default(), ..Said::default() };
     let mut results = vec![iptables(), all_of_nftables()];
     if host::has_ipvs() {
-        results.push(ipvs(&ExcludedArgs::default()));
+        results.push(ipvs(excluded));
     }
     for result in results {
         match result {

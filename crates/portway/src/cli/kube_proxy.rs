@@ -13,6 +13,7 @@ use apiserver::KubeconfigFile;
 use dataplane::ipvs;
 
 use super::args::{ColorWhen, LogFormat};
+use super::ipvs::ExcludedArgs;
 use super::output::Output;
 use super::run::{over_fields, ports_of_document, server, until_the_end};
 use super::said::{Failure, Said};
@@ -24,9 +25,9 @@ use crate::run::{Arrival, RelaySettings, Settings, ipvs_doors};
 const NAME: &str = "kube-proxy";
 /// What an empty mode means, as upstream.
 const USUAL: Mode = Mode::Iptables;
-/// Beside flags that name an API server.
 /// Where node ports come from, unless an API server says otherwise.
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
+/// Beside flags that name an API server.
 const OR_DOCUMENT: &str = ", or with `clientConnection.kubeconfig` in the file of `--config`";
 const WHICH: Which = Which { usual: USUAL, forced: None };
 
@@ -82,12 +83,17 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
     }
     let run_dir = PathBuf::from(given.text("run-dir").unwrap_or("/run/portway"));
     if given.is_on("cleanup") {
-        return cleanup::everything(&run_dir);
+        return cleanup::everything(&run_dir, &excluded(loaded));
     }
     if given.is_on("init-only") {
         return prepare(loaded);
     }
     until_the_end(&settings(given, loaded, run_dir)?, output)
+}
+
+/// What a cleanup leaves alone.
+fn excluded(loaded: &Loaded) -> ExcludedArgs {
+    ExcludedArgs { ipvs_exclude_cidrs: Asked::of(&loaded.document, USUAL).wish.ipvs.excluded }
 }
 
 fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
@@ -121,13 +127,13 @@ fn prepare(loaded: &Loaded) -> Result<Said, Failure> {
 fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings, Failure> {
     let asked = Asked::of(&loaded.document, USUAL);
     let usual = Duration::from_secs(30);
+    let ports = ports_of_document(&asked, &NODE_PORTS)?;
     // Beside a file the flag is passed over.
     let named =
         if given.text("config").is_some() { KubeconfigFile::of_document } else { KubeconfigFile::of_flag };
     Ok(Settings {
         origin: server(
             asked.kubeconfig.map(named),
-    let ports = ports_of_document(&asked, &NODE_PORTS)?;
             given.text("master").map(str::to_owned),
             &asked.config,
             OR_DOCUMENT,
@@ -186,6 +192,16 @@ mod tests {
         assert_eq!(among_words(&["portway", "kube-proxy", "--v=1"]), words);
         assert_eq!(among_words(&["portway", "run", "kube-proxy"]), None);
         assert_eq!(among_words(&["portway"]), None);
+    }
+
+    #[test]
+    fn a_cleanup_leaves_alone_what_the_document_excludes_in_whatever_mode() {
+        let words = ["--cleanup".to_owned(), "--ipvs-exclude-cidrs=10.10.0.0/16,fd00::/64".to_owned()];
+        let given = Given::parse(&words).expect("they are flags");
+        let loaded = kubeproxy::load(&given, None, WHICH).expect("it is right");
+        let nets: Vec<String> =
+            excluded(&loaded).ipvs_exclude_cidrs.iter().map(ToString::to_string).collect();
+        assert_eq!(nets, ["10.10.0.0/16", "fd00::/64"]);
     }
 
     #[test]

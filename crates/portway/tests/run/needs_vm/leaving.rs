@@ -59,6 +59,18 @@ fn root_ipvs_a_cleanup_of_another_mode_names_what_stays_and_the_one_of_this_coun
     place.portway("cleanup").fine();
 }
 
+#[test]
+fn root_ipvs_a_cleanup_under_upstreams_name_leaves_what_its_flags_exclude() {
+    let Some(place) = place() else { return };
+    assert_eq!(start(&place, "").terminate(), Some(0));
+    let node_port = tcp(&format!("{HOST}:30410"));
+    assert!(Kernel::read(&place).servers.contains_key(&node_port));
+    place.finish_kube_proxy("--cleanup --ipvs-exclude-cidrs=10.10.0.0/16").ends_with(0);
+    let after = Kernel::read(&place);
+    assert!(after.servers.contains_key(&tcp("10.10.0.1:8410")), "{after:#?}");
+    assert!(!after.servers.contains_key(&node_port), "{after:#?}");
+}
+
 /// The periodic compare would come after ten minutes.
 #[test]
 fn root_ipvs_the_interface_and_addresses_that_somebody_deletes_are_back_within_seconds() {
