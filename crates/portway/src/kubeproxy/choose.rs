@@ -103,22 +103,18 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// An address without a port gets that of the deprecated flags, or the usual one. Port 0 means nowhere.
+/// An address without a port gets that of the deprecated flags, or the usual one. Port 0 means nowhere. As upstream, where no address is
+/// given the usual one has its port already, and any other of these flags changes nothing.
 fn complete_addresses(given: &Given, document: &mut Document) {
     let ports = [
-        ("healthz-port", "healthz-bind-address", HEALTHZ_PORT, &mut document.healthz_bind_address),
-        ("metrics-port", "metrics-bind-address", METRICS_PORT, &mut document.metrics_bind_address),
+        ("healthz-port", HEALTHZ_PORT, &mut document.healthz_bind_address),
+        ("metrics-port", METRICS_PORT, &mut document.metrics_bind_address),
     ];
-    for (port_flag, address_flag, usual, address) in ports {
-        let port = given.value(port_flag).and_then(|text| text.trim().parse::<u16>().ok());
-        if given.value(address_flag).is_none_or(str::is_empty)
-            && let Some(at) = port.and_then(|_| address.parse::<std::net::SocketAddr>().ok())
-        {
-            *address = at.ip().to_string();
-        }
-        *address = match port {
-            Some(0) => String::new(),
-            port => with_port(address, port.unwrap_or(usual)),
+    for (flag, usual, address) in ports {
+        let port = given.value(flag).and_then(|text| line::value(Kind::Int, text)?.as_i64());
+        *address = match port.unwrap_or(usual.into()) {
+            0 => String::new(),
+            port => with_port(address, port),
         };
     }
 }
@@ -198,14 +194,17 @@ logging: { verbosity: 2, vmodule: [{ filePattern: a, verbosity: 1 }] }
     }
 
     #[test]
-    fn addresses_without_a_port_get_one_and_port_0_is_nowhere() {
+    fn an_address_without_a_port_gets_one_and_port_0_is_nowhere() {
         for (line, healthz, metrics) in [
             ("", "0.0.0.0:10256", "127.0.0.1:10249"),
             ("--healthz-bind-address=10.0.0.1", "10.0.0.1:10256", "127.0.0.1:10249"),
             ("--healthz-bind-address=", "0.0.0.0:10256", "127.0.0.1:10249"),
-            ("--healthz-port=7", "0.0.0.0:7", "127.0.0.1:10249"),
+            ("--healthz-port=7", "0.0.0.0:10256", "127.0.0.1:10249"),
+            ("--healthz-bind-address=10.0.0.1 --healthz-port=0x10", "10.0.0.1:16", "127.0.0.1:10249"),
+            ("--healthz-bind-address=:: --healthz-port=017", "[::]:15", "127.0.0.1:10249"),
+            ("--healthz-bind-address=10.0.0.1 --healthz-port=70000", "10.0.0.1:70000", "127.0.0.1:10249"),
             ("--healthz-bind-address=10.0.0.1:5 --healthz-port=7", "10.0.0.1:5", "127.0.0.1:10249"),
-            ("--healthz-port=0 --metrics-port=9", "", "127.0.0.1:9"),
+            ("--healthz-port=0x0 --metrics-port=9", "", "127.0.0.1:10249"),
             ("--metrics-bind-address=[::]", "0.0.0.0:10256", "[::]:10249"),
         ] {
             let document = choose(&given(line), None).expect(line).document;

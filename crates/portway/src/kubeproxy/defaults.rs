@@ -1,6 +1,6 @@
 //! What a document means where it says nothing: as upstream, but for the shortest wait between writes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use model::net::parse_ip;
 use serde_json::json;
@@ -112,10 +112,15 @@ fn or_time(time: &mut GoDuration, usual: GoDuration) {
 }
 
 /// An address alone gets the port; all else stays as it is, for validation to judge.
-pub(super) fn with_port(text: &str, port: u16) -> String {
+pub(super) fn with_port(text: &str, port: impl Into<i64>) -> String {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let alone: Option<IpAddr> = parse_ip(bare);
-    alone.map_or_else(|| text.to_owned(), |ip| SocketAddr::new(ip, port).to_string())
+    let port = port.into();
+    match alone {
+        Some(IpAddr::V4(ip)) => format!("{ip}:{port}"),
+        Some(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -145,9 +145,13 @@ pub const FLAGS: &[Flag] = &[
     deprecated(
         "healthz-port",
         "--healthz-bind-address",
-        "deprecated: use --healthz-bind-address; 0 answers nowhere",
+        "deprecated: the port of a --healthz-bind-address without one; 0 answers nowhere",
     ),
-    deprecated("metrics-port", "--metrics-bind-address", "deprecated: use --metrics-bind-address"),
+    deprecated(
+        "metrics-port",
+        "--metrics-bind-address",
+        "deprecated: the port of a --metrics-bind-address without one; 0 answers nowhere",
+    ),
     own("run-dir", "the folder of the lock, and of the socket by which root can ask"),
     alone(own("take-over", "goes on in the place of the portway that runs here, without a gap")),
     alone(own("stand-by", "waits until no other portway runs here")),
