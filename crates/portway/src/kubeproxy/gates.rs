@@ -18,6 +18,17 @@ pub enum Effect {
     Nothing,
 }
 
+/// How far upstream is with what a gate switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// `AllAlpha` switches it too.
+    Alpha,
+    /// `AllBeta` switches it too.
+    Beta,
+    /// Nothing switches it but its own name.
+    Settled,
+}
+
 /// A feature gate of kube-proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
@@ -27,6 +38,8 @@ pub struct Gate {
     pub is_on: bool,
     /// Upstream refuses to turn it.
     pub is_locked: bool,
+    /// How far upstream is with it.
+    pub stage: Stage,
     /// What it does here.
     pub effect: Effect,
     /// Why.
@@ -34,25 +47,37 @@ pub struct Gate {
 }
 
 const fn gate(name: &'static str, is_on: bool, effect: Effect, why: &'static str) -> Gate {
-    Gate { name, is_on, is_locked: false, effect, why }
+    Gate { name, is_on, is_locked: false, stage: Stage::Settled, effect, why }
 }
 
 const fn locked(name: &'static str, why: &'static str) -> Gate {
-    Gate { name, is_on: true, is_locked: true, effect: Effect::AlwaysOn, why }
+    Gate { is_locked: true, ..gate(name, true, Effect::AlwaysOn, why) }
 }
+
+const fn alpha(gate: Gate) -> Gate {
+    Gate { stage: Stage::Alpha, ..gate }
+}
+
+const fn beta(gate: Gate) -> Gate {
+    Gate { stage: Stage::Beta, ..gate }
+}
+
+/// The gates that switch all of a stage.
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
 
 /// All that upstream's kube-proxy asks for.
 pub const GATES: &[Gate] = &[
-    gate("AllAlpha", false, Effect::Nothing, "there is no alpha feature to switch"),
-    gate("AllBeta", false, Effect::Nothing, "there is no beta feature to switch"),
+    gate(ALL_ALPHA, false, Effect::Obeyed, "switches LoggingAlphaOptions where that is not named itself"),
+    gate(ALL_BETA, false, Effect::Obeyed, "switches LoggingBetaOptions where that is not named itself"),
     gate("KubeProxyIPVS", true, Effect::Obeyed, "false refuses mode ipvs, as upstream"),
-    gate(
+    alpha(gate(
         "KubeProxyNFTablesLocalhostNodePorts",
         false,
         Effect::AlwaysOn,
         "node ports on localhost need no gate: nodePortAddresses says where they answer",
-    ),
-    gate("NFTablesNetlink", true, Effect::AlwaysOn, "all is read and written by netlink"),
+    )),
+    beta(gate("NFTablesNetlink", true, Effect::AlwaysOn, "all is read and written by netlink")),
     gate(
         "AllowServiceExternalIPs",
         true,
@@ -62,23 +87,33 @@ pub const GATES: &[Gate] = &[
     locked("PreferSameTrafficDistribution", "hints for nodes are honoured"),
     locked("MultiCIDRServiceAllocator", "ServiceCIDRs are watched"),
     locked("NFTablesProxyMode", "mode nftables is there"),
-    gate("ComponentFlagz", true, Effect::AlwaysOn, "/flagz answers"),
-    gate("ComponentStatusz", true, Effect::AlwaysOn, "/statusz answers"),
-    gate("NativeHistograms", true, Effect::Nothing, "histograms are classic ones"),
-    gate("LoggingAlphaOptions", false, Effect::Obeyed, "without it logging.options is refused, as upstream"),
-    gate(
+    beta(gate("ComponentFlagz", true, Effect::AlwaysOn, "/flagz answers")),
+    beta(gate("ComponentStatusz", true, Effect::AlwaysOn, "/statusz answers")),
+    beta(gate("NativeHistograms", true, Effect::Nothing, "histograms are classic ones")),
+    alpha(gate(
+        "LoggingAlphaOptions",
+        false,
+        Effect::Obeyed,
+        "without it logging.options is refused, as upstream",
+    )),
+    beta(gate(
         "LoggingBetaOptions",
         true,
         Effect::Obeyed,
         "without it vmodule and format json are refused, as upstream",
-    ),
-    gate("ContextualLogging", true, Effect::AlwaysOn, "lines have fields"),
+    )),
+    beta(gate("ContextualLogging", true, Effect::AlwaysOn, "lines have fields")),
 ];
 
-/// Is this gate on, with these choices?
+/// Is this gate on, with these choices? Its own goes before that of its stage.
 pub(super) fn is_on(chosen: &BTreeMap<String, bool>, name: &str) -> bool {
-    let usual = || GATES.iter().any(|gate| gate.name == name && gate.is_on);
-    chosen.get(name).copied().unwrap_or_else(usual)
+    let Some(gate) = GATES.iter().find(|gate| gate.name == name) else { return false };
+    let of_stage = || match gate.stage {
+        Stage::Alpha => chosen.get(ALL_ALPHA),
+        Stage::Beta => chosen.get(ALL_BETA),
+        Stage::Settled => None,
+    };
+    chosen.get(name).or_else(of_stage).copied().unwrap_or(gate.is_on)
 }
 
 /// What is wrong with these choices.
@@ -149,12 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_is_switched_as_a_whole_but_for_gates_that_are_named_themselves() {
+        assert!(is_on(&chosen("AllAlpha", true), "LoggingAlphaOptions"));
+        assert!(!is_on(&chosen("AllBeta", true), "LoggingAlphaOptions"));
+        assert!(!is_on(&chosen("AllBeta", false), "LoggingBetaOptions"));
+        assert!(is_on(&chosen("AllBeta", false), "KubeProxyIPVS"), "it is of neither stage");
+        let named = BTreeMap::from([("AllBeta".to_owned(), false), ("LoggingBetaOptions".to_owned(), true)]);
+        assert!(is_on(&named, "LoggingBetaOptions"));
+    }
+
+    #[test]
     fn a_choice_without_effect_is_told() {
         for (name, value, is_told) in [
             ("NFTablesNetlink", true, false),
             ("NFTablesNetlink", false, true),
             ("KubeProxyIPVS", false, false),
-            ("AllAlpha", true, true),
+            ("NativeHistograms", false, true),
+            ("AllAlpha", true, false),
             ("KubeProxyNFTablesLocalhostNodePorts", true, false),
         ] {
             assert_eq!(!warnings(&chosen(name, value)).is_empty(), is_told, "{name}={value}");

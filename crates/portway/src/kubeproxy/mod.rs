@@ -40,7 +40,7 @@ pub use document::Document;
 pub use duration::GoDuration;
 pub use fields::{Change, FIELDS, Field, Status};
 pub use flags::{FLAGS, Flag, Purpose};
-pub use gates::{Effect, GATES, Gate};
+pub use gates::{Effect, GATES, Gate, Stage};
 pub use kind::Kind;
 pub use leaked::LEAKED;
 pub use line::Given;
