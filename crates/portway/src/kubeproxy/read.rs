@@ -127,18 +127,27 @@ fn wrong(field: &Field, document: &mut Value) -> Option<String> {
     if value.is_null() {
         return misplaced(field, document);
     }
-    if let Some(truth) = value.as_str().and_then(truth_of_old).filter(|_| field.kind == Kind::Bool) {
-        field.put(document, truth.into());
-        return None;
-    }
+    let value = &with_truths(field.kind, value);
     if let Some(objection) = field.kind.objection(value) {
         return Some(format!("`{}`: {objection}", field.path));
     }
-    if field.kind == Kind::Quantity && value.is_number() {
-        let text = value.to_string();
-        field.put(document, text.into());
-    }
+    let is_number = field.kind == Kind::Quantity && value.is_number();
+    let value = if is_number { value.to_string().into() } else { value.clone() };
+    field.put(document, value);
     None
+}
+
+/// The same, with a truth where the kind has one and an old word stands for it.
+fn with_truths(kind: Kind, value: &Value) -> Value {
+    match (kind, value) {
+        (Kind::Bool, Value::String(text)) => truth_of_old(text).map_or_else(|| value.clone(), Value::Bool),
+        (Kind::Gates, Value::Object(gates)) => gates
+            .iter()
+            .map(|(name, value)| (name.clone(), with_truths(Kind::Bool, value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        _ => value.clone(),
+    }
 }
 
 /// What the first YAML has for true and for false, and upstream's reader with it.
@@ -252,6 +261,10 @@ mod tests {
         assert!(!document.iptables.masquerade_all);
         assert_eq!((&*document.hostname_override, warnings.len()), ("yes", 0), "a text stays one");
         assert!(read("bindAddressHardFail: perhaps").is_err());
+        let gates = read("featureGates: {KubeProxyIPVS: on, AllAlpha: No}").expect("it is right");
+        let gates: Vec<(String, bool)> = gates.document.feature_gates.into_iter().collect();
+        assert_eq!(gates, [("AllAlpha".to_owned(), false), ("KubeProxyIPVS".to_owned(), true)]);
+        assert!(read("featureGates: {KubeProxyIPVS: perhaps}").is_err());
     }
 
     #[test]
