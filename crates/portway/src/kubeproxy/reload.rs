@@ -217,12 +217,15 @@ impl Reload {
     /// Takes over what may change now.
     fn compare(&mut self, new: &Document) -> Looked {
         let (mut before, after) = (json!(self.document), json!(new));
-        let is_other =
-            |field: &&Field| field.status != Status::NotOffered && field.of(&before) != field.of(&after);
         let modes = (self.mode_of(&self.document), self.mode_of(new));
+        let is_other = |field: &&Field| match field.path {
+            // The one that an empty field means may also be written.
+            "mode" => modes.0 != modes.1,
+            _ => field.status != Status::NotOffered && field.of(&before) != field.of(&after),
+        };
         let changed: Vec<(&Field, Turn)> =
             FIELDS.iter().filter(is_other).map(|field| (field, self.turn(field, modes))).collect();
-        for (field, _) in changed.iter().filter(|(_, turn)| *turn != Turn::AfterRestart) {
+        for (field, _) in changed.iter().filter(|(field, turn)| self.is_settled(field, turn, modes.0)) {
             field.put(&mut before, field.of(&after).clone());
         }
         self.document = serde_json::from_value(before).unwrap_or_else(|_| self.document.clone());
@@ -242,6 +245,16 @@ impl Reload {
             (Change::Live, true, _) => Turn::Now,
             (_, _, true) => Turn::AfterRestart,
             (_, _, false) => Turn::Never(format!("the mode is {of_file}")),
+        }
+    }
+
+    /// Whether nothing is left to be done for what the file says now. What acts in the mode that runs, and would not in the file's,
+    /// waits: the file may go back to the mode that runs.
+    fn is_settled(&self, field: &Field, turn: &Turn, runs: Mode) -> bool {
+        match turn {
+            Turn::Now => true,
+            Turn::AfterRestart => false,
+            Turn::Never(_) => self.before.over.contains_key(field.path) || !field.acts_in(runs),
         }
     }
 

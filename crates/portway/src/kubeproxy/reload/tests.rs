@@ -112,6 +112,38 @@ fn what_is_of_another_mode_has_no_effect_and_is_told_as_such() {
 }
 
 #[test]
+fn what_a_detour_over_another_mode_changed_waits_for_a_restart() {
+    let mut reload = reload("mode: ipvs\nipvs: { scheduler: rr }\n", Before::default());
+    let away = reload.take(format!("{HEAD}mode: nftables\nipvs: {{ scheduler: lc }}\n"));
+    assert_eq!(
+        away.warned[..2],
+        [
+            "the config file has changed; restart to bring into force: `mode`",
+            "the config file has changed; without effect: `ipvs.scheduler` (the mode is nftables)"
+        ]
+    );
+    let back = reload.take(format!("{HEAD}mode: ipvs\nipvs: {{ scheduler: lc }}\n"));
+    assert!(
+        back.warned[0].ends_with("restart to bring into force: `ipvs.scheduler`"),
+        "the kernel still has rr: {back:?}"
+    );
+    assert_eq!(reload.standing.waiting, ["ipvs.scheduler"]);
+}
+
+#[test]
+fn the_mode_that_runs_may_be_written_down() {
+    for usual in [Mode::Iptables, Mode::Nftables] {
+        let mut reload = reload("", Before::default());
+        reload.which.usual = usual;
+        let looked = reload.take(format!("{HEAD}mode: {usual}\n"));
+        assert!(!looked.warned.iter().any(|line| line.contains("restart")), "{looked:?}");
+        assert_eq!(reload.standing, ConfigStatus::default());
+        let emptied = reload.take(HEAD.to_owned());
+        assert!(!emptied.warned.iter().any(|line| line.contains("restart")), "{emptied:?}");
+    }
+}
+
+#[test]
 fn a_live_field_counts_in_the_modes_that_it_acts_in_and_in_no_other() {
     for mode in Mode::value_variants() {
         let usual = Document { mode: mode.name().to_owned(), ..Document::usual() };
