@@ -30,7 +30,10 @@ impl Given {
         let mut given = Self::default();
         let mut rest = line.iter().map(String::as_str);
         while let Some(word) = rest.next() {
-            if word.is_empty() || word == "--" {
+            if word == "--" {
+                return rest.find(|word| !word.is_empty()).map_or(Ok(given), |word| Err(after_dashes(word)));
+            }
+            if word.is_empty() {
                 continue;
             }
             let Word { flag, text } = word_of(word, &mut rest)?;
@@ -113,6 +116,14 @@ fn split(word: &str) -> Result<(&str, Option<&str>), String> {
 fn positional(word: &str) -> String {
     let hint = match truth(word) {
         Some(_) => format!("; a switch takes its value with a sign, as `--masquerade-all={word}`"),
+/// What comes after `--` is no flag, whatever it looks like.
+fn after_dashes(word: &str) -> String {
+    if word.starts_with('-') {
+        return format!("`{word}` comes after `--`, where no flag is read: leave `--` out");
+    }
+    positional(word)
+}
+
         None => String::new(),
     };
     format!("`{word}` is no flag, and kube-proxy takes no other arguments{hint}")
@@ -229,7 +240,7 @@ mod tests {
             ("--version=raw", "version", Some("raw")),
             ("-h", "help", Some("true")),
             ("--oom-score-adj=-0x10", "oom-score-adj", Some("-0x10")),
-            ("-- --v=4", "v", Some("4")),
+            ("--v=4 --", "v", Some("4")),
             ("", "v", None),
         ] {
             assert_eq!(parse(line).expect(line).value(name), value, "{line}");
@@ -256,6 +267,7 @@ mod tests {
             ("--oom-score-adj=0x", "`0x` is not a whole number"),
             ("--oom-score-adj=0x-1", "`0x-1` is not a whole number"),
         ] {
+            ("--v=4 -- --cleanup", "`--cleanup` comes after `--`, where no flag is read"),
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
         }
