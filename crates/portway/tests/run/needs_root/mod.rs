@@ -53,6 +53,25 @@ fn root_run_writes_the_rules_and_says_when_it_is_in_sync() {
     }
 }
 
+/// What is odd about the choices on this very host is said before anything is written.
+#[test]
+fn root_networks_of_pods_that_this_host_cannot_have_are_refused_and_odd_ones_told() {
+    let Some(place) = place() else { return };
+    if !has_program("ip") {
+        return skipped("the program `ip` is not installed").unwrap_or_default();
+    }
+    let odd = "--node-ip 192.0.2.1 --cluster-cidr fd00:10::/48";
+    let mut told = place.start_with(odd);
+    told.wait_for_log("`clusterCIDR` (--cluster-cidr) has no network of IPv4");
+    told.wait_for("portway is in sync");
+    assert_eq!(told.terminate(), Some(0));
+    place.portway("cleanup").fine();
+    place.inside(|| std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")).unwrap();
+    let words = ["`clusterCIDR` (--cluster-cidr) has no network of IPv4", "this host has no other family"];
+    place.portway(&format!("run --from manifests {odd}")).refused(1, &words);
+    assert_eq!(place.nft("list tables"), "", "nothing was written");
+}
+
 #[test]
 fn root_a_changed_file_appears_in_the_kernel() {
     let Some(place) = place() else { return };
