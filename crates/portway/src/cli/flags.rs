@@ -3,10 +3,13 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
+use crate::kubeproxy::Flag;
+
 /// The options of `portway run`, without dashes, in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// All with their values. One without a value and a default is empty.
+    /// All with their values. One without a value and a default is empty, and so is a switch that was not given and that a document may
+    /// turn on: what is in force is shown then.
     pub(super) shown: Vec<(String, String)>,
     /// Those that were given.
     pub(super) given: Vec<String>,
@@ -35,9 +38,18 @@ fn is_given(run: &ArgMatches, id: &str) -> bool {
     run.value_source(id).is_some_and(|source| source != ValueSource::DefaultValue)
 }
 
+/// A switch of which no document says anything. Upstream's flag for node ports on localhost asks for less than the one of `portway run`, so a
+/// document does not turn ours on.
+fn is_of_command(id: &str) -> bool {
+    let name = id.replace('_', "-");
+    let is_field = Flag::named(&name).is_some_and(|flag| flag.fields().next().is_some());
+    !is_field || name == "iptables-localhost-nodeports"
+}
+
 fn value(run: &ArgMatches, id: &str, arg: &clap::Arg) -> String {
     if !arg.get_action().takes_values() {
-        return is_given(run, id).to_string();
+        let is_said = is_given(run, id);
+        return if is_said || is_of_command(id) { is_said.to_string() } else { String::new() };
     }
     let raw = run.get_raw(id).into_iter().flatten();
     raw.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")

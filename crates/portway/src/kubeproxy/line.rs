@@ -70,11 +70,14 @@ impl Given {
         self.words.iter().filter_map(|(name, text)| Some((Flag::named(name)?, text.as_str())))
     }
 
-    /// Every flag of today with the value that was given, to be shown. One that sets no field and was not given is off, or empty.
+    /// Every flag of today with the value that was given, to be shown. One that sets no field and was not given is off, or empty; one that a
+    /// file passes over was not given.
     pub fn shown(&self) -> Vec<(String, String)> {
         let is_shown = |flag: &&Flag| flag.purpose != Purpose::Obsolete && flag.name != "successor";
         let usual = |flag: &Flag| if flag.is_switch && flag.fields().next().is_none() { "false" } else { "" };
-        let text = |flag: &Flag| self.value(flag.name).unwrap_or(usual(flag)).to_owned();
+        let has_file = self.text("config").is_some();
+        let counted = |flag: &Flag| self.value(flag.name).filter(|_| flag.beside_config || !has_file);
+        let text = |flag: &Flag| counted(flag).unwrap_or(usual(flag)).to_owned();
         let mut shown: Vec<_> =
             FLAGS.iter().filter(is_shown).map(|flag| (flag.name.to_owned(), text(flag))).collect();
         shown.sort();
@@ -113,9 +116,6 @@ fn split(word: &str) -> Result<(&str, Option<&str>), String> {
     }
 }
 
-fn positional(word: &str) -> String {
-    let hint = match truth(word) {
-        Some(_) => format!("; a switch takes its value with a sign, as `--masquerade-all={word}`"),
 /// What comes after `--` is no flag, whatever it looks like.
 fn after_dashes(word: &str) -> String {
     if word.starts_with('-') {
@@ -124,6 +124,9 @@ fn after_dashes(word: &str) -> String {
     positional(word)
 }
 
+fn positional(word: &str) -> String {
+    let hint = match truth(word) {
+        Some(_) => format!("; a switch takes its value with a sign, as `--masquerade-all={word}`"),
         None => String::new(),
     };
     format!("`{word}` is no flag, and kube-proxy takes no other arguments{hint}")
@@ -264,10 +267,10 @@ mod tests {
             ("--vmodule=a", "`a` is not a list such as"),
             ("-x", "unknown flag `-x`"),
             ("-- iptables", "`iptables` is no flag"),
+            ("--v=4 -- --cleanup", "`--cleanup` comes after `--`, where no flag is read"),
             ("--oom-score-adj=0x", "`0x` is not a whole number"),
             ("--oom-score-adj=0x-1", "`0x-1` is not a whole number"),
         ] {
-            ("--v=4 -- --cleanup", "`--cleanup` comes after `--`, where no flag is read"),
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
         }

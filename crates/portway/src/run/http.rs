@@ -3,8 +3,6 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
-
 use super::announce::{last_word, not_listening};
 use super::carrier::Carrier;
 use super::event::{Event, Question};
@@ -12,17 +10,17 @@ use super::passing::Passing;
 use super::shell::Settings;
 use super::{RunError, feeds};
 use crate::modes::Mode;
-use crate::serve::{self, Board, Remote, Servers, Site};
+use crate::serve::{Board, Effective, Remote, Servers, Site};
 use crate::traffic::Traffic;
 
-/// The effective configuration, where `/configz` finds it.
+/// What is in force, where `/configz` and `/flagz` find it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown(Arc<Mutex<Value>>);
+pub(super) struct Shown(Arc<Mutex<Effective>>);
 
 impl Shown {
     /// This is in force now.
     pub(super) fn show(&self, settings: &Settings) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = serve::config(settings);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Effective::of(settings);
     }
 }
 
@@ -68,8 +66,7 @@ fn site(
         board: board.clone(),
         mode: settings.wish.mode,
         started: jiff::Timestamp::now(),
-        config: Arc::clone(&shown.0),
-        flags: serve::flags(settings),
+        effective: Arc::clone(&shown.0),
         traffic: traffic(settings.wish.mode, carrier, events.clone()),
         picture: Arc::new(move || feeds::ask(&events, Question::Picture)),
     }

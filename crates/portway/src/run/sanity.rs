@@ -137,40 +137,15 @@ fn primary(chosen: &[IpAddr], of_host: &[IpAddr]) -> Option<Family> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use model::Config;
 
     use super::*;
-    use crate::kubeproxy::Document;
-    use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Tuning, Wish};
-    use crate::{embedded, serve};
 
     const V4_ONLY: Home = Home { primary: Some(Family::V4), has_ipv6: false };
     const V4_FIRST: Home = Home { primary: Some(Family::V4), has_ipv6: true };
 
     fn settings(config: Config) -> Settings {
-        let allocation = embedded::Options {
-            service_cidrs: Vec::new(),
-            load_balancer_cidrs: Vec::new(),
-            node_port_range: 30000..=32767,
-            state_dir: "state".into(),
-            dry_run: true,
-        };
-        Settings {
-            wish: Wish::default(),
-            relay: RelaySettings { ports: None, udp_timeout: Duration::ZERO, drain_timeout: Duration::ZERO },
-            origin: Origin::Files { from: Vec::new(), allocation },
-            config,
-            run_dir: "run".into(),
-            pace: PaceOptions::default(),
-            serve: serve::Options::default(),
-            tuning: Tuning::default(),
-            flags: Vec::new(),
-            document: Document::usual(),
-            arrival: Arrival::Refuse,
-            reload: None,
-        }
+        Settings { config, ..Settings::of_tests() }
     }
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {

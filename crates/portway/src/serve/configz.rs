@@ -16,37 +16,56 @@ use crate::modes::Mode;
 use crate::run::{Origin, PaceOptions, Settings, Tuning, Wish};
 use crate::socket;
 
+/// What is in force, as the pages show it.
+#[derive(Clone, Debug, Default)]
+pub struct Effective {
+    /// For `/configz`.
+    pub config: Value,
+    /// For `/flagz`: the options with their values.
+    pub flags: Vec<(String, String)>,
+}
+
+impl Effective {
+    /// What a run with these settings has.
+    pub fn of(settings: &Settings) -> Self {
+        Self { config: config(settings), flags: flags(settings) }
+    }
+}
+
 /// The one key of the page.
 const GROUP: &str = "kubeproxy.config.k8s.io";
 
 /// The configuration that a run has.
-pub fn config(settings: &Settings) -> Value {
+fn config(settings: &Settings) -> Value {
     json!({ GROUP: document(settings) })
 }
 
 /// The options with their values; those that were not given, with what is in force.
-pub fn flags(settings: &Settings) -> Vec<(String, String)> {
+fn flags(settings: &Settings) -> Vec<(String, String)> {
     let document = document(settings);
-    let section = section(settings.wish.mode);
+    let mode = settings.wish.mode;
     let shown = |(name, given): &(String, String)| {
-        let in_force =
-            || place(name, section).and_then(|path| Field::at(&path)).map(|field| text(field.of(&document)));
+        let in_force = || field(name, mode).map(|field| text(field.of(&document)));
         let value = if given.is_empty() { in_force().unwrap_or_default() } else { given.clone() };
         (name.clone(), value)
     };
     settings.flags.iter().map(shown).collect()
 }
 
-/// Where the document has what an option of this name chooses.
-fn place(name: &str, section: &str) -> Option<String> {
-    Some(match name {
-        "mode" => "mode".to_owned(),
-        "node-name" => "hostnameOverride".to_owned(),
-        "log-format" => "logging.format".to_owned(),
-        "sync-period" => format!("{section}.syncPeriod"),
-        "min-sync-period" => format!("{section}.minSyncPeriod"),
-        name => Flag::named(name)?.fields().next()?.path.to_owned(),
-    })
+/// The field for what an option of this name chooses. Of two, the one that acts in this mode.
+fn field(name: &str, mode: Mode) -> Option<&'static Field> {
+    let section = section(mode);
+    match name {
+        "mode" => Field::at("mode"),
+        "node-name" => Field::at("hostnameOverride"),
+        "log-format" => Field::at("logging.format"),
+        "sync-period" => Field::at(&format!("{section}.syncPeriod")),
+        "min-sync-period" => Field::at(&format!("{section}.minSyncPeriod")),
+        name => {
+            let fields = || Flag::named(name).into_iter().flat_map(Flag::fields);
+            fields().find(|field| field.acts_in(mode)).or_else(|| fields().next())
+        }
+    }
 }
 
 /// As it would be written on a command line.
@@ -144,11 +163,16 @@ fn of_mode(wish: &Wish, config: &Config, pace: PaceOptions) -> Value {
         json!({ "syncPeriod": time(pace.sync_period), "minSyncPeriod": time(pace.min_sync_period) });
     if mode == Mode::Ipvs {
         put_over(&mut of_mode, of_ipvs(&wish.ipvs));
-    } else {
-        of_mode["masqueradeAll"] = config.masquerade_all.into();
-        of_mode["masqueradeBit"] = wish.masquerade_bit.into();
     }
-    json!({ section(mode): of_mode })
+    let mut parts = json!({ section(mode): of_mode });
+    let masquerade = json!({ "masqueradeAll": config.masquerade_all, "masqueradeBit": wish.masquerade_bit });
+    put_over(&mut parts, json!({ masquerade_section(mode): masquerade }));
+    parts
+}
+
+/// Where the document says whose source is hidden: for mode ipvs too, with iptables.
+fn masquerade_section(mode: Mode) -> &'static str {
+    if mode == Mode::Nftables { Mode::Nftables.name() } else { Mode::Iptables.name() }
 }
 
 /// The mode that upstream has no more is shown as the one that it became.
@@ -183,4 +207,64 @@ fn conntrack(tuning: &Tuning) -> Value {
 
 fn time(time: Duration) -> String {
     GoDuration::from(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubeproxy::Given;
+
+    /// A run in this mode, with all that a mode has for itself changed from what the document says.
+    fn settings(mode: Mode) -> Settings {
+        let mut settings = Settings::of_tests();
+        settings.wish.mode = mode;
+        settings.wish.masquerade_bit = 17;
+        settings.config.masquerade_all = true;
+        settings.pace.sync_period = Duration::from_secs(7);
+        settings
+    }
+
+    #[test]
+    fn what_is_in_force_stands_where_the_document_has_it_for_the_mode() {
+        for (mode, hidden_in, paced_in) in [
+            (Mode::Nftables, "nftables", "nftables"),
+            (Mode::Iptables, "iptables", "iptables"),
+            (Mode::Userspace, "iptables", "iptables"),
+            (Mode::Ipvs, "iptables", "ipvs"),
+        ] {
+            let page = &Effective::of(&settings(mode)).config[GROUP];
+            for section in ["nftables", "iptables"] {
+                let is_here = section == hidden_in;
+                assert_eq!(page[section]["masqueradeAll"], is_here, "{section} in mode {mode}");
+                assert_eq!(page[section]["masqueradeBit"] == 17, is_here, "{section} in mode {mode}");
+            }
+            for section in ["nftables", "iptables", "ipvs"] {
+                let is_here = section == paced_in;
+                assert_eq!(page[section]["syncPeriod"] == "7s", is_here, "{section} in mode {mode}");
+            }
+        }
+    }
+
+    fn flag<'a>(page: &'a Effective, name: &str) -> &'a str {
+        let found = page.flags.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).expect("every flag is shown")
+    }
+
+    #[test]
+    fn a_flag_of_two_fields_shows_the_one_of_the_mode() {
+        for (mode, sync_period) in [(Mode::Nftables, "7s"), (Mode::Iptables, "7s"), (Mode::Ipvs, "30s")] {
+            let page = Effective::of(&Settings { flags: Given::default().shown(), ..settings(mode) });
+            assert_eq!(flag(&page, "masquerade-all"), "true", "{mode}");
+            assert_eq!(flag(&page, "iptables-sync-period"), sync_period, "{mode}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_a_file_passes_over_shows_what_is_in_force() {
+        let words = ["--config=f", "--proxy-mode=ipvs", "--masquerade-all=false", "--v=4"].map(str::to_owned);
+        let given = Given::parse(&words).expect("they are flags");
+        let page = Effective::of(&Settings { flags: given.shown(), ..settings(Mode::Nftables) });
+        assert_eq!((flag(&page, "proxy-mode"), flag(&page, "masquerade-all")), ("nftables", "true"));
+        assert_eq!((flag(&page, "v"), flag(&page, "config")), ("4", "f"), "these count beside it");
+    }
 }

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::StatusCode;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::answer::{Answer, Asked, JSON, Page};
 use super::board::Board;
+use super::configz::Effective;
 use super::{state, zpages};
 use crate::metrics::{self, Scrape};
 use crate::modes::Mode;
@@ -24,10 +24,8 @@ pub struct Site {
     pub mode: Mode,
     /// When the process started.
     pub started: Timestamp,
-    /// The effective configuration, for `/configz`. The loop replaces it when the operator chooses anew.
-    pub config: Arc<Mutex<Value>>,
-    /// The options with their values, for `/flagz`.
-    pub flags: Vec<(String, String)>,
+    /// What is in force, for `/configz` and `/flagz`. The loop replaces it when the operator chooses anew.
+    pub effective: Arc<Mutex<Effective>>,
     /// What the relay has carried; `None` when it is busy.
     pub traffic: Box<dyn Fn() -> Option<Vec<Traffic>> + Send + Sync>,
     /// Asks the loop for its picture; `None` when it is busy, or is ending. It may wait.
@@ -87,6 +85,10 @@ impl MetricsPage {
         Arc::clone(&known)
     }
 
+    fn effective(&self) -> MutexGuard<'_, Effective> {
+        self.site.effective.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The picture is for people on this host: the metrics port may be open to others.
     fn state(&self, by: IpAddr) -> Answer {
         if by.to_canonical().is_loopback() {
@@ -111,11 +113,8 @@ impl Page for MetricsPage {
                 Answer::text("ok")
             }
             "/healthz/ping" | "/livez" => Answer::text("ok"),
-            "/configz" => {
-                let config = site.config.lock().unwrap_or_else(PoisonError::into_inner);
-                Answer::new(StatusCode::OK, JSON, config.to_string())
-            }
-            "/flagz" => Answer::text(zpages::flagz(&site.flags)),
+            "/configz" => Answer::new(StatusCode::OK, JSON, self.effective().config.to_string()),
+            "/flagz" => Answer::text(zpages::flagz(&self.effective().flags)),
             "/statusz" => Answer::text(zpages::statusz(site.started, site.board.elapsed(), &PATHS)),
             "/state" => self.state(asked.by),
             _ => Answer::not_found(&PATHS),

@@ -47,7 +47,7 @@ use tokio::sync::watch;
 
 pub use balancers::Balancers;
 pub use board::Board;
-pub use configz::{config, flags};
+pub use configz::Effective;
 pub use metrics::Site;
 
 use crate::run::Listener;

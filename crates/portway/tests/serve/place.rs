@@ -9,7 +9,7 @@ use std::time::Instant;
 use portway::metrics::Gauges;
 use portway::modes::Mode;
 use portway::run::{Answer, Listener, Status};
-use portway::serve::{Balancers, Board, Options, Remote, Servers, Site};
+use portway::serve::{Balancers, Board, Effective, Options, Remote, Servers, Site};
 use portway::traffic::{Carried, Traffic};
 use serde_json::json;
 
@@ -92,8 +92,10 @@ fn site(board: &Board) -> Site {
         board: board.clone(),
         mode: Mode::Nftables,
         started: jiff::Timestamp::UNIX_EPOCH,
-        config: Arc::new(Mutex::new(json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }))),
-        flags: vec![("mode".into(), "nftables".into())],
+        effective: Arc::new(Mutex::new(Effective {
+            config: json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }),
+            flags: vec![("mode".into(), "nftables".into())],
+        })),
         traffic: Box::new(|| Some(vec![traffic()])),
         picture: Arc::new(|| Some(Answer::Status(Box::new(large_status())))),
     }

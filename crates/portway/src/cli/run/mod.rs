@@ -83,7 +83,9 @@ pub(super) fn until_the_end(settings: &Settings, output: &Output) -> Result<Said
 fn stand_by(successor: Successor) -> Failure {
     let is_other = |argument: &OsString| {
         let text = argument.to_string_lossy();
-        !["--take-over", "--stand-by", "--successor="].iter().any(|word| text.starts_with(word))
+        // Behind two dashes alone no option would be read.
+        text != "--"
+            && !["--take-over", "--stand-by", "--successor="].iter().any(|word| text.starts_with(word))
     };
     // The first word may be `kube-proxy`, which is another command line.
     let name = std::env::args_os().next().unwrap_or_else(|| "portway".into());

@@ -41,3 +41,32 @@ pub struct Settings {
     /// The file whose changes count while we run.
     pub reload: Option<Reload>,
 }
+
+#[cfg(test)]
+impl Settings {
+    /// A run that nobody chose anything for.
+    pub(crate) fn of_tests() -> Self {
+        let allocation = crate::embedded::Options {
+            service_cidrs: Vec::new(),
+            load_balancer_cidrs: Vec::new(),
+            node_port_range: 30000..=32767,
+            state_dir: "state".into(),
+            dry_run: true,
+        };
+        let now = std::time::Duration::ZERO;
+        Self {
+            wish: Wish::default(),
+            relay: RelaySettings { ports: None, udp_timeout: now, drain_timeout: now },
+            origin: Origin::Files { from: Vec::new(), allocation },
+            config: Config::default(),
+            run_dir: "run".into(),
+            pace: PaceOptions::default(),
+            serve: serve::Options::default(),
+            tuning: Tuning::default(),
+            flags: Vec::new(),
+            document: Document::usual(),
+            arrival: Arrival::Refuse,
+            reload: None,
+        }
+    }
+}

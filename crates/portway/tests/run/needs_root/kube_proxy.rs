@@ -282,7 +282,17 @@ fn root_a_changed_config_map_counts_without_a_restart() {
         assert!(node.configz().contains(words), "no {words} in {}", node.configz());
     }
     let flags = node.place.get("127.0.0.1:10249", "/flagz").unwrap_or_default();
-    for line in ["kube-api-qps=5", "proxy-mode=nftables", "cleanup=false", "ipvs-sync-period=30s"] {
+    for line in [
+        "kube-api-qps=5",
+        "proxy-mode=nftables",
+        "cleanup=false",
+        "ipvs-sync-period=30s",
+        // What was chosen anew.
+        "nodeport-addresses=primary,localhost",
+        "masquerade-all=true",
+        "iptables-sync-period=7s",
+        "v=4",
+    ] {
         assert!(flags.contains(&format!("\n{line}\n")), "no {line} in {flags}");
     }
     running.wait_for_log("debug: ");
@@ -305,12 +315,18 @@ fn root_a_changed_config_map_counts_without_a_restart() {
 #[test]
 fn root_portway_run_takes_the_same_document_and_its_options_go_before_it() {
     let Some(node) = Node::new() else { return };
-    node.mount("..1", &node.document);
+    let document = node.document.replace("masqueradeAll: false", "masqueradeAll: true");
+    node.mount("..1", &document);
     let first = node.place.start_plain("--config mounted/config.conf --nodeport-addresses localhost");
     first.wait_for("portway is in sync");
+    let flags = node.place.get("127.0.0.1:10249", "/flagz").unwrap_or_default();
+    for line in ["masquerade-all=true", "bind-address-hard-fail=false", "iptables-localhost-nodeports=false"]
+    {
+        assert!(flags.contains(&format!("\n{line}\n")), "no {line} in {flags}");
+    }
     assert!(node.place.nft("list table ip kube-proxy").contains("10.96.0.80"), "nftables is its own default");
     assert!(node.is_served("127.0.0.1:30080") && !node.is_served("192.0.2.1:30080"));
-    node.mount("..2", &node.document.replace("nodePortAddresses: null", "nodePortAddresses: [primary]"));
+    node.mount("..2", &document.replace("nodePortAddresses: null", "nodePortAddresses: [primary]"));
     first.wait_for_log("without effect: `nodePortAddresses` (--nodeport-addresses goes before it)");
     assert!(
         node.is_served("127.0.0.1:30080") && !node.is_served("192.0.2.1:30080"),
