@@ -107,6 +107,8 @@ pub enum Problem {
         variant: Variant,
         /// The family.
         family: Family,
+        /// Chains of theirs were seen.
+        is_seen: bool,
         /// What is wrong with the one that was found, if one was.
         because: Vec<Error>,
     },
@@ -123,15 +125,10 @@ impl Problem {
             Self::Failed { variant, family, table, error } => {
                 format!("what there may be from table {table} on stays ({variant}, {family}): {error}")
             }
-            Self::NoProgram { variant, family, because } => {
-                let seen = match variant {
-                    Variant::Nft => "chains of the iptables or userspace mode are in nf_tables",
-                    Variant::Legacy => {
-                        "there is a legacy iptables table `nat`, in which chains of the iptables or userspace mode may be"
-                    }
-                };
+            Self::NoProgram { variant, family, is_seen, because } => {
+                let are = are_in(*variant, *is_seen);
                 let way_out = format!(
-                    "{seen} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
+                    "chains of the iptables or userspace mode {are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
                      the package iptables and clean up again"
                 );
                 let because = because.iter().map(ToString::to_string);
@@ -154,20 +151,27 @@ impl fmt::Display for Problem {
                 f,
                 "upstream's iptables rules stay in table {table} ({variant}, {family}); ours are in force beside them: {error}"
             ),
-            Self::NoProgram { variant, family, because } => {
-                let tables = match variant {
-                    Variant::Nft => "nf_tables",
-                    Variant::Legacy => "legacy tables",
-                };
+            Self::NoProgram { variant, family, is_seen, because } => {
+                let are = are_in(*variant, *is_seen);
                 write!(
                     f,
-                    "chains of upstream's iptables mode are in {tables} ({variant}, {family}), and there is no program `{variant}` here to look \
+                    "chains of upstream's iptables mode {are} ({variant}, {family}), and there is no program `{variant}` here to look \
                      after them, so they stay: run `portway cleanup --mode iptables --force` with a portway beside which the package iptables \
                      is installed"
                 )?;
                 because.iter().try_for_each(|error| write!(f, "; {error}"))
             }
         }
+    }
+}
+
+/// Where chains are, or may be where the kernel did not tell.
+fn are_in(variant: Variant, is_seen: bool) -> &'static str {
+    match (variant, is_seen) {
+        (Variant::Nft, true) => "are in nf_tables",
+        (Variant::Nft, false) => "may be in nf_tables",
+        (Variant::Legacy, true) => "are in legacy tables",
+        (Variant::Legacy, false) => "may be in legacy tables",
     }
 }
 
@@ -215,10 +219,13 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &De
                 Variant::Legacy => Some(is_in_legacy(found, family)),
             };
             let because = found.problems.clone();
+            let is_seen = variant == Variant::Nft || is_seen_in_legacy(found, family);
             match (seen, found.door(variant, family)) {
                 (Some(false), _) | (None, None) => {}
                 (_, Some(door)) => remove(door, deed, &mut done),
-                (Some(true), None) => done.problems.push(Problem::NoProgram { variant, family, because }),
+                (Some(true), None) => {
+                    done.problems.push(Problem::NoProgram { variant, family, is_seen, because });
+                }
             }
         }
     }
@@ -230,14 +237,33 @@ fn is_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
     found.legacy.iter().any(|legacy| legacy.family == family && legacy.may_have(is_theirs))
 }
 
-/// Chains of theirs that are in legacy tables into which we may not look: what the programs say to that. Rules that we write elsewhere may come
-/// after those.
-pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Error> {
+/// Whether the kernel told of chains of theirs in the legacy tables.
+fn is_seen_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
+    let mut of_family = found.legacy.iter().filter(|legacy| legacy.family == family);
+    of_family.any(|legacy| legacy.chains.is_some() && legacy.may_have(is_theirs))
+}
+
+/// Legacy tables with chains of theirs, into which we may not look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// The kernel told of such chains; else there may be some.
+    pub is_seen: bool,
+    /// What the program said.
+    pub error: Error,
+}
+
+/// Chains of theirs that are in legacy tables into which we may not look, or may be; those that were seen, if some were. Rules that we write
+/// elsewhere may come after those.
+pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Hidden> {
     let families = Family::ALL.into_iter().filter(|family| is_in_legacy(found, *family)).collect::<Vec<_>>();
-    families.into_iter().find_map(|family| match found.door(Variant::Legacy, family)?.save(Table::Nat) {
-        Err(error @ Error::NotPermitted { .. }) => Some(error),
-        _ => None,
-    })
+    let refused = families.into_iter().filter_map(|family| {
+        let is_seen = is_seen_in_legacy(found, family);
+        match found.door(Variant::Legacy, family)?.save(Table::Nat) {
+            Err(error @ Error::NotPermitted { .. }) => Some(Hidden { is_seen, error }),
+            _ => None,
+        }
+    });
+    refused.max_by_key(|hidden| hidden.is_seen)
 }
 
 /// Whether there is anything of theirs behind this door that could be removed.

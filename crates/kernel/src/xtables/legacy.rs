@@ -27,6 +27,8 @@ const INFO: usize = NAME + 4 + 2 * 5 * 4 + 4 + 4;
 const ENTRIES_HEAD: usize = 40;
 /// The kernel has no larger tables.
 const SIZE_MAX: usize = 512 << 20;
+/// So often it is asked for a table that changes all the while.
+const TRIES: usize = 3;
 /// The target of an entry that begins a chain; its data are the name.
 const HEAD_OF_CHAIN: &[u8] = b"ERROR";
 /// `struct xt_entry_target` up to its data, and where in it the name is.
@@ -58,7 +60,7 @@ impl Legacy {
             return None;
         }
         let of_table = |table: Table| {
-            let names = chains(family, table)?;
+            let names = again(|| chains(family, table))?;
             Ok(names.into_iter().map(move |name| (table, name)).collect::<Vec<_>>())
         };
         let all: io::Result<Vec<_>> = TABLES.into_iter().filter(has).map(of_table).collect();
@@ -69,6 +71,17 @@ impl Legacy {
     pub fn may_have(&self, is_like: impl Fn(Table, &str) -> bool) -> bool {
         self.chains.as_ref().is_none_or(|all| all.iter().any(|(table, name)| is_like(*table, name)))
     }
+}
+
+/// Asks anew where somebody changed the table between two questions, which the kernel tells by EAGAIN.
+fn again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 fn chains(family: Family, table: Table) -> io::Result<Vec<String>> {
@@ -87,7 +100,7 @@ fn chains(family: Family, table: Table) -> io::Result<Vec<String>> {
     let mut entries = vec![0; ENTRIES_HEAD + size];
     entries[..NAME].copy_from_slice(&info[..NAME]);
     entries[NAME..NAME + 4].copy_from_slice(&info[INFO - 4..]);
-    // Somebody who changes the table meanwhile makes this fail: then it is not known.
+    // Somebody who changes the table meanwhile makes this fail.
     ask(socket.as_fd(), level, GET_ENTRIES, &mut entries)?;
     names(family, &entries[ENTRIES_HEAD..])
 }
@@ -160,6 +173,25 @@ mod tests {
         bytes[112 + TARGET_NAME..][..target.len()].copy_from_slice(target.as_bytes());
         bytes[112 + TARGET_HEAD..][..data.len()].copy_from_slice(data.as_bytes());
         bytes
+    }
+
+    #[test]
+    fn a_table_that_changes_meanwhile_is_asked_for_again_and_not_for_ever() {
+        let changed = || io::Error::from_raw_os_error(libc::EAGAIN);
+        for (failures, asked, is_known) in [(0, 1, true), (2, 3, true), (9, TRIES, false)] {
+            let mut count = 0;
+            let answer = again(|| {
+                count += 1;
+                if count > failures { Ok(()) } else { Err(changed()) }
+            });
+            assert_eq!((count, answer.is_ok()), (asked, is_known));
+        }
+        let mut count = 0;
+        let refused = again(|| -> io::Result<()> {
+            count += 1;
+            Err(io::Error::from_raw_os_error(libc::EPERM))
+        });
+        assert!(refused.is_err() && count == 1, "what does not pass is not asked again");
     }
 
     #[test]

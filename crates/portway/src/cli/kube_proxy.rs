@@ -15,7 +15,7 @@ use dataplane::ipvs;
 use super::args::{ColorWhen, LogFormat};
 use super::ipvs::ExcludedArgs;
 use super::output::Output;
-use super::run::{over_fields, ports_of_document, server, until_the_end};
+use super::run::{failure, over_fields, ports_of_document, server, until_the_end};
 use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
 use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
@@ -88,7 +88,7 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
     if given.is_on("init-only") {
         return prepare(loaded);
     }
-    until_the_end(&settings(given, loaded, run_dir)?, output)
+    until_the_end(&settings(given, loaded, run_dir)?, output, failure)
 }
 
 /// What a cleanup leaves alone.

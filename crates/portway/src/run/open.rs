@@ -9,7 +9,7 @@ use dataplane::ipvs::{self, Ipvs, Scheduler};
 use dataplane::localhost::{Choice, Localhost};
 use dataplane::nftables::{self, Nftables};
 use dataplane::relay::Relays;
-use dataplane::upstream;
+use dataplane::upstream::{self, Hidden};
 use dataplane::userspace::{self, Userspace};
 use kernel::host::{ChangeError, ChangeHost as _, ThisMachine, links};
 use kernel::nft::Monitor;
@@ -275,12 +275,8 @@ fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunEr
             "mode `{mode}` needs the program iptables, of either kind, and there is none: install the package iptables{why}"
         )));
     };
-    if let Some(error) = upstream::hidden(&mut found).filter(|_| program == Program::Auto) {
-        return Err(RunError::Kernel(format!(
-            "rules of Services, upstream's or ours, are in tables of iptables-legacy, which may be asked before all that {variant} writes, and this process may not touch \
-             them: give it CAP_NET_RAW (deploy/overlays/iptables-legacy), and they are taken over; or remove them, and choose with \
-             `--iptables-program`: {error}"
-        )));
+    if let Some(hidden) = upstream::hidden(&mut found).filter(|_| program == Program::Auto) {
+        refuse_if_seen(variant, hidden)?;
     }
     let mut doors = Vec::new();
     for family in Family::ALL {
@@ -300,6 +296,20 @@ fn doors(mode: Mode, program: Program) -> Result<(Variant, Vec<Programs>), RunEr
     Ok((variant, doors))
 }
 
+/// What may be there and may as well not be is no reason to serve nobody.
+fn refuse_if_seen(variant: Variant, hidden: Hidden) -> Result<(), RunError> {
+    let Hidden { is_seen, error } = hidden;
+    if is_seen {
+        return Err(RunError::Hidden { variant, because: error });
+    }
+    tracing::warn!(
+        "rules of Services, upstream's or ours, may be in tables of iptables-legacy, which may be asked before all that {variant} writes, and \
+         this process may not look into them: give it CAP_NET_RAW (deploy/overlays/iptables-legacy), or see with `iptables-legacy-save` that \
+         there are none: {error}"
+    );
+    Ok(())
+}
+
 /// What the mode promises, for the userspace dataplane.
 pub fn userspace_options(mode: Mode) -> userspace::Options {
     userspace::Options { default_node_port_addresses: mode.promises().default_node_port_addresses }
@@ -317,5 +327,22 @@ pub fn iptables_options(mode: Mode) -> iptables::Options {
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opened").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_only_may_be_there_keep_nobody_from_starting() {
+        let hidden = |is_seen| {
+            let error = Error::NotPermitted { program: "iptables-legacy-save".into(), stderr: "no".into() };
+            Hidden { is_seen, error }
+        };
+        assert!(refuse_if_seen(Variant::Nft, hidden(false)).is_ok());
+        let refused = refuse_if_seen(Variant::Nft, hidden(true)).expect_err("they are there").to_string();
+        assert!(refused.contains("are in tables of iptables-legacy"), "{refused}");
+        assert!(!refused.contains("--iptables-program"), "only some commands have it: {refused}");
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<Said, Failure> {
     loaded.iter().flat_map(|loaded| &loaded.warnings).for_each(|warning| tracing::warn!("{warning}"));
-    until_the_end(&args.settings(shared, loaded, flags, output)?, output)
+    until_the_end(&args.settings(shared, loaded, flags, output)?, output, failure_by_options)
 }
 
 /// What goes before fields of a document: these options, and the environment for the log.
@@ -63,8 +63,12 @@ pub(super) fn server(
     }))
 }
 
-/// Runs until the process is asked to end, or another goes on in its place.
-pub(super) fn until_the_end(settings: &Settings, output: &Output) -> Result<Said, Failure> {
+/// Runs until the process is asked to end, or another goes on in its place. `failure` is what a command says where it cannot.
+pub(super) fn until_the_end(
+    settings: &Settings,
+    output: &Output,
+    failure: fn(&RunError) -> Failure,
+) -> Result<Said, Failure> {
     let Objections { errors, warnings } = settings.objections();
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -96,6 +100,16 @@ fn stand_by(successor: Successor) -> Failure {
     let error = Command::new(program).arg0(name).args(arguments).args(["--stand-by", &successor_is]).exec();
     drop(successor);
     Failure::refused(format!("this portway has handed over, but cannot stand by: {error}; it ends"))
+}
+
+/// The same, with the way out that only `portway run` has an option for.
+fn failure_by_options(error: &RunError) -> Failure {
+    match error {
+        RunError::Hidden { .. } => {
+            Failure::refused(format!("{error}; `--iptables-program` chooses one in spite of them"))
+        }
+        error => failure(error),
+    }
 }
 
 /// The sentence, and 2 where it is about the command line.
