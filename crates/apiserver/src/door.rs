@@ -130,7 +130,8 @@ impl Door {
         let (config, until) = running.await.map_err(|error| unusable(&error))??;
         let server = config.cluster_url.to_string();
         // A client makes its tasks where it is made.
-        let client = Client::try_from(config).map_err(|error| unusable(&chain(&error)))?;
+        let client = Client::try_from(config)
+            .map_err(|error| unusable(&of_connection(chain(&error), &self.access.trusted())))?;
         Ok((client, server, until))
     }
 
@@ -161,7 +162,9 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let text = cause.to_string();
-        if !said.contains(&text) {
+        // Libraries explain themselves to programmers.
+        let text = text.split(": https://docs.rs").next().unwrap_or_default();
+        if !said.contains(text) {
             said = format!("{said}: {text}");
         }
         source = cause.source();

@@ -39,6 +39,11 @@ impl Wish {
         path
     }
 
+    /// As little as can be listed: its version is what it is asked for.
+    pub(crate) fn glimpse(&self) -> String {
+        self.path(&[("limit", "1")])
+    }
+
     /// What happens after a version.
     pub(crate) fn watch(&self, version: &str) -> String {
         self.path(&[

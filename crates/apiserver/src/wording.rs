@@ -92,7 +92,11 @@ pub(crate) fn of_connection(said: String, trusted: &str) -> String {
     }
 }
 
-const WAYS_OUT: [(&str, &str); 5] = [
+const WAYS_OUT: [(&str, &str); 6] = [
+    (
+        "UnsupportedCertVersion",
+        "a certificate is of X.509 version 1, the client's or the server's: make it anew as version 3, with any extension",
+    ),
     (
         "certificate expired",
         "its certificate has expired: renew it on the server; or the clock of this host is wrong",

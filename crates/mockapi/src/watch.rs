@@ -57,7 +57,8 @@ pub(crate) fn answer(
     }
     let begin = lock(&shared.store).version;
     let wanted: u64 = request.parameter("resourceVersion").parse().unwrap_or(0);
-    if wanted > begin {
+    // A plain watch from a version that is yet to come is taken, as a real server does.
+    if wanted > begin && wants_all {
         let (code, reason, message) = too_large(wanted, begin);
         return refuse(out, code, reason, &message, &[]);
     }

@@ -32,6 +32,14 @@ impl Follower<'_, '_> {
         }
     }
 
+    /// A server that was away may have come back with a restored backup. It would take a watch from where we are, say nothing until its versions
+    /// have caught up with ours, and never tell what is different.
+    pub(super) async fn refuse_an_older_server(&mut self) -> Result<(), Stop> {
+        let text = self.ask(Verb::List, &self.wish.glimpse()).await?.page().await?;
+        let page = read_page(self.wish.of, &text)?;
+        Ok(self.known.refuse_older(number(&page.version))?)
+    }
+
     pub(super) async fn list_by_stream(&mut self, lines: &mut Incoming) -> Result<(), Stop> {
         let mut listing = self.known.begin();
         let mut events = Vec::new();

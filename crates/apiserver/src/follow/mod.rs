@@ -130,6 +130,9 @@ impl<'a, 't> Follower<'a, 't> {
     async fn round(&mut self) -> Result<(), Stop> {
         match self.at.clone() {
             Some(at) => {
+                if self.way != Way::Found {
+                    self.refuse_an_older_server().await?;
+                }
                 let mut lines = self.ask(Verb::Watch, &self.wish.watch(&at)).await?;
                 let begun = Instant::now();
                 // Garbage comes at once, and a server that has nothing to say says nothing.

@@ -309,8 +309,11 @@ fn a_silence_is_told_as_long_as_it_was() {
     seen.until("all four are complete", |seen| seen.complete.len() == 4);
     let begun = Instant::now();
     // Four watches are taken and say nothing, and then a list is never answered.
-    server.fault(Requests::Of(SERVICES), Fault::Silence, None);
+    seen.answered.clear();
+    server.fault(Requests::Watches(SERVICES), Fault::Silence, None);
     server.cut();
+    seen.until("the first of them", |seen| seen.answered.contains_key(&Watched::Services));
+    server.fault(Requests::Lists(SERVICES), Fault::Silence, None);
     let trouble = seen.until_trouble("silent for");
     let told = trouble.reason.split("silent for ").nth(1).and_then(|rest| rest.split(' ').next());
     let told: f32 = told.unwrap().parse().unwrap();

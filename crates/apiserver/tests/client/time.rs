@@ -63,3 +63,27 @@ fn a_restored_backup_is_believed_when_it_stays() {
         seen.until_services(&["new", "web"]);
     }
 }
+
+/// A watch alone would never tell: such a server takes it, and says nothing of what it never had.
+#[test]
+fn what_a_restored_server_never_had_goes_when_its_versions_have_caught_up() {
+    for streaming_lists in [true, false] {
+        let mut server = server(streaming_lists);
+        let old = server.backup();
+        server.put(SERVICES, service("lost", "10.96.0.2"));
+        let mut seen = Listener::of(&server);
+        seen.until_services(&["lost", "web"]);
+        seen.until_complete();
+        server.stop();
+        server.restore(&old);
+        server.start_again().unwrap();
+        seen.until("Services are refused", |seen| {
+            let mut of_services = seen.troubles.iter().filter(|trouble| trouble.of == Watched::Services);
+            of_services.any(|trouble| trouble.reason.contains("only an older picture"))
+        });
+        for number in 0..3 {
+            server.put(SERVICES, service(&format!("new-{number}"), &format!("10.96.1.{number}")));
+        }
+        seen.until_services(&["new-0", "new-1", "new-2", "web"]);
+    }
+}
