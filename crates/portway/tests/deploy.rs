@@ -144,7 +144,7 @@ fn missing(before: &Value, after: &Value, at: &str, lost: &mut Vec<String>) {
 #[test]
 fn kubernetes_knows_every_key_of_every_manifest() {
     let all = written();
-    assert!(all.len() >= 7, "{} objects", all.len());
+    assert!(all.len() >= 5, "{} objects", all.len());
     for (file, object) in all {
         assert_eq!(unknown_keys(&object), Vec::<String>::new(), "{file}");
     }
@@ -265,7 +265,7 @@ fn kustomize_builds_every_overlay_and_its_container_is_held() {
         assert_eq!(held["capabilities"]["add"], serde_json::json!(wanted), "{}", folder.display());
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         let has_lock = mounts.iter().any(|mount| mount["mountPath"] == "/run/xtables.lock");
-        assert_eq!(has_lock, !folder.ends_with("nftables"), "{}", folder.display());
+        assert!(has_lock, "{}: upstream's rules are removed with it, whatever ours are", folder.display());
     }
 }
 

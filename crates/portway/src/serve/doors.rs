@@ -45,6 +45,14 @@ pub(super) struct Doors {
 #[derive(Debug)]
 struct Door(JoinHandle<()>);
 
+impl Door {
+    /// Closes it now. A task that is only told to end would still hold the port when the next one wants it.
+    async fn close(mut self) {
+        self.0.abort();
+        let _ = (&mut self.0).await;
+    }
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
         self.0.abort();
@@ -106,7 +114,13 @@ impl Doors {
             }
             balancers.mark_unchanged();
             let wanted = self.wanted();
-            self.open.retain(|listener, _| wanted.contains(listener));
+            let open = std::mem::take(&mut self.open).into_iter();
+            let (kept, unwanted): (_, BTreeMap<_, _>) =
+                open.partition(|(listener, _)| wanted.contains(listener));
+            self.open = kept;
+            for door in unwanted.into_values() {
+                door.close().await;
+            }
             self.waiting.retain(|listener, _| wanted.contains(listener));
             self.listen();
         }

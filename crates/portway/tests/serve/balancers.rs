@@ -37,7 +37,11 @@ fn slice(name: &str, kind: &str, addresses: &[(&str, bool)]) -> Value {
 
 /// Who is to be answered on this host, where node ports answer on localhost.
 fn balancers(objects: &[Value]) -> Balancers {
-    let node_port_addresses = vec![NodePortAddress::Localhost];
+    balancers_at(NodePortAddress::Localhost, objects)
+}
+
+fn balancers_at(at: NodePortAddress, objects: &[Value]) -> Balancers {
+    let node_port_addresses = vec![at];
     let config = Config { node_name: "a".into(), node_port_addresses, ..Config::default() };
     let mut cluster = Cluster::new(config);
     for object in objects {
@@ -110,6 +114,21 @@ fn ports_are_opened_moved_and_closed_as_services_change() {
     place.answer(Balancers::default());
     until("nowhere", || is_closed(second));
     assert_eq!(place.failing(), [""; 0]);
+}
+
+#[test]
+fn a_port_that_moves_from_one_address_to_all_and_back_is_not_in_its_own_way() {
+    let place = Place::new();
+    let at = free_port("127.0.0.1");
+    let objects = [service("web", at.port()), slice("web", "IPv4", &[("10.244.0.1", true)])];
+    let other = SocketAddr::from(([127, 0, 0, 2], at.port()));
+    for _ in 0..5 {
+        place.answer(balancers(&objects));
+        until("one address", || !is_closed(at) && is_closed(other));
+        place.answer(balancers_at(NodePortAddress::All, &objects));
+        until("all addresses", || !is_closed(at) && !is_closed(other));
+    }
+    assert_eq!(place.failures(), 0, "{:?}", place.failing());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -22,6 +23,8 @@ pub(crate) struct Place {
     pub(crate) metrics: SocketAddr,
     remote: Option<Remote>,
     failing: Arc<Mutex<BTreeMap<Listener, String>>>,
+    /// How often it was told that one cannot be opened.
+    failures: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,20 +49,28 @@ impl Place {
         let (servers, remote) = Servers::open(options, site(&board));
         let failing = Arc::new(Mutex::new(servers.failing().clone()));
         let told = Arc::clone(&failing);
+        let failures = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&failures);
         let thread = std::thread::spawn(move || {
             let tell = |failing: &BTreeMap<Listener, String>| {
                 told.lock().unwrap().clone_from(failing);
+                count.fetch_add(usize::from(!failing.is_empty()), Ordering::Relaxed);
                 true
             };
             servers.serve(tell).unwrap();
         });
-        Self { board, health, metrics, remote: Some(remote), failing, thread: Some(thread) }
+        Self { board, health, metrics, remote: Some(remote), failing, failures, thread: Some(thread) }
     }
 
     /// Listeners that cannot be opened, in words.
     pub(crate) fn failing(&self) -> Vec<String> {
         let failing = self.failing.lock().unwrap();
         failing.iter().map(|(listener, reason)| format!("{listener}: {reason}")).collect()
+    }
+
+    /// How often it was told that a listener cannot be opened.
+    pub(crate) fn failures(&self) -> usize {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Load balancers are answered so.
