@@ -31,10 +31,18 @@ pub(super) fn servers(
         .iter()
         .filter_map(|item| if let Item::Server(one) = item { Some(one.what) } else { None });
     write::step(doors, &options.interface, &Step::Servers(whats.map(ipvs::Request::Delete).collect()))?;
-    if options.interface == DUMMY && has_link(doors, DUMMY)? {
+    if options.interface == DUMMY && has_link(doors, DUMMY)? && !has_excluded(doors, options)? {
         doors.host().delete_dummy(DUMMY)?;
     }
     Ok(())
+}
+
+/// An interface with an address that is somebody else's stays for that.
+fn has_excluded(doors: &mut dyn Doors, options: &Options) -> Result<bool, SyncError> {
+    let addresses = doors.host().addresses().map_err(super::Error::Addresses)?;
+    Ok(addresses
+        .iter()
+        .any(|address| address.link_name == DUMMY && observed::is_excluded(address.ip, options)))
 }
 
 /// Sets, of both families, whichever was served, and upstream's; and settings.

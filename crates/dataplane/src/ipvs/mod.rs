@@ -64,7 +64,7 @@ pub use names::SetId;
 pub(crate) use names::{PREFIX, SERVICES, WORDS};
 pub use render::render;
 pub use scheduler::{Scheduler, UnknownScheduler};
-pub use settings::apply as make_settings;
+pub use settings::{apply as make_settings, are_forgotten as are_settings_forgotten};
 pub use steps::{Draining, Plan, Step, plan};
 pub use sync::Ipvs;
 pub use traces::Traces;

@@ -157,7 +157,7 @@ fn is_recorded(what: &What, observed: &Observed) -> bool {
     record.is_some_and(|record| observed.items.contains(&record))
 }
 
-fn is_excluded(ip: IpAddr, options: &Options) -> bool {
+pub(super) fn is_excluded(ip: IpAddr, options: &Options) -> bool {
     options.excluded.iter().any(|net| net.contains(&ip))
 }
 

@@ -122,6 +122,11 @@ pub(super) fn restore(doors: &mut dyn Doors) -> Result<(), SyncError> {
     Ok(())
 }
 
+/// Somebody has emptied the set of former values, so that a cleanup can give nothing back.
+pub fn are_forgotten(sets: &mut dyn Ipsets) -> Result<bool, SyncError> {
+    Ok(sets.entries(&names::former().name)?.is_some_and(|entries| entries.is_empty()))
+}
+
 /// The number of each that is different, what it is, and what it should be. Settings that this kernel has not are left out.
 fn differences(settings: &mut dyn Sysctls, strict_arp: bool) -> Result<Vec<(usize, u16, u16)>, SyncError> {
     let release = settings.read(RELEASE)?.unwrap_or_default();
@@ -213,6 +218,19 @@ mod tests {
         assert_eq!(lines(&mut twin, false).unwrap(), Vec::<String>::new());
         restore(&mut twin).unwrap();
         assert_eq!(twin.settings, before);
+    }
+
+    #[test]
+    fn former_values_that_somebody_took_away_are_missed() {
+        let mut twin = kernel(settings("6.12.0"));
+        assert!(!are_forgotten(&mut twin.sets).unwrap());
+        apply(&mut twin, false).unwrap();
+        assert!(!are_forgotten(&mut twin.sets).unwrap());
+        let name = names::former().name;
+        let all = twin.sets.entries(&name).unwrap().unwrap();
+        let gone: Vec<Request> = all.into_iter().map(|entry| Request::Delete(name.clone(), entry)).collect();
+        twin.sets.run(&gone).unwrap();
+        assert!(are_forgotten(&mut twin.sets).unwrap());
     }
 
     #[test]

@@ -98,6 +98,23 @@ fn a_node_port_of_upstreams_has_a_protocol() {
     assert!(server(&mut mode, &strangers).is_some(), "the set has TCP ports");
 }
 
+/// Its virtual server needs the address.
+#[test]
+fn a_cleanup_leaves_the_interface_to_an_address_that_the_operator_excludes() {
+    for excluded in [vec!["198.18.5.0/24".parse().unwrap()], Vec::new()] {
+        let is_left = !excluded.is_empty();
+        let twin = kernel();
+        let mut mode = with(&twin, Options { excluded, ..Options::default() }, &Clock::default());
+        mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), Scope::Everything).unwrap();
+        let ip = "198.18.5.1".parse().unwrap();
+        mode.doors().host().add_addresses(DUMMY, &[ip]).unwrap();
+        mode.cleanup().unwrap();
+        let left = mode.doors().host().addresses().unwrap();
+        let left: Vec<_> = left.into_iter().filter(|at| at.link_name == DUMMY).map(|at| at.ip).collect();
+        assert_eq!(left, if is_left { vec![ip] } else { Vec::new() });
+    }
+}
+
 #[test]
 fn what_the_operator_excludes_is_left_alone() {
     let mut twin = kernel();

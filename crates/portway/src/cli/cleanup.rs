@@ -150,13 +150,22 @@ fn ipvs(excluded: &ExcludedArgs) -> Result<Said, Failure> {
         ipvs_of_this_machine(Program::Auto, options.clone()).map_err(|error| failure(&error))?;
     let found = Traces::read(dataplane.doors(), &options).map_err(|error| Failure::because(&error))?;
     let found = found.with_chains(dataplane.programs());
+    let is_forgotten = ipvs::are_settings_forgotten(&mut dataplane.doors().sets)
+        .map_err(|error| Failure::because(&error))?;
     dataplane.cleanup().map_err(|error| Failure::because(&error))?;
     let text = if found.is_empty() {
         "Nothing of the ipvs mode is in this kernel.\n".to_owned()
+    } else if is_forgotten {
+        format!("Removed {found} of the ipvs mode.\n")
     } else {
         format!("Removed {found} of the ipvs mode; settings are as they were before.\n")
     };
-    Ok(Said { text, ..Said::default() })
+    let warning = is_forgotten.then(|| {
+        "settings stay as the ipvs mode needs them (net.ipv4.ip_forward and those of net.ipv4.vs), and so may virtual servers: somebody emptied \
+         the sets in which it stood what they were, and which are ours; `ipvsadm -Ln` shows them"
+            .to_owned()
+    });
+    Ok(warned(Said { text, ..Said::default() }, warning))
 }
 
 /// Chains of other modes may be ours or upstream's: they stay, with a word. What cannot be looked into is not told.
