@@ -1,11 +1,17 @@
 //! "Did you mean …?": the nearest of some words.
 
-/// The word nearest to `text`, if one is near enough to have been meant.
+/// The word nearest to `text`, if one is near enough to have been meant: the same in other letters before one with a slip.
 pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let words: Vec<&str> = words.into_iter().collect();
+    let same = words.iter().copied().find(|word| word.eq_ignore_ascii_case(text));
+    same.or_else(|| with_a_slip(text, &words))
+}
+
+fn with_a_slip<'a>(text: &str, words: &[&'a str]) -> Option<&'a str> {
     let length = text.chars().count();
     // Two slips at most, and more of the word right than wrong: a guess that is far off misleads.
     let is_near = |(distance, _): &(usize, &str)| *distance <= 2 && 2 * distance < length;
-    let candidates = words.into_iter().filter(|word| word.chars().count().abs_diff(length) <= 2);
+    let candidates = words.iter().copied().filter(|word| word.chars().count().abs_diff(length) <= 2);
     candidates.map(|word| (distance(text, word), word)).filter(is_near).min().map(|(_, word)| word)
 }
 
@@ -49,6 +55,18 @@ mod tests {
             ("tables", Some("iptables")),
             ("table", None),
             ("", None),
+        ] {
+            assert_eq!(nearest(text, words), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_same_word_in_other_letters_is_understood_before_one_with_a_slip() {
+        let words = ["cluster-cidr", "clustercidrs", "clusterCIDR"];
+        for (text, expected) in [
+            ("CLUSTER-CIDR", Some("cluster-cidr")),
+            ("clustercidr", Some("clusterCIDR")),
+            ("CLUSTERrange", None),
         ] {
             assert_eq!(nearest(text, words), expected, "{text}");
         }

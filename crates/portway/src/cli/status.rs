@@ -145,7 +145,9 @@ fn heard(server: &ServerStatus) -> String {
 
 fn troubled(of: &str, trouble: &ServerTrouble) -> String {
     let (seconds, retry) = (trouble.for_seconds, trouble.retry_in_ms);
-    printable(&format!("{of}, for {seconds} s, tried again in {retry} ms: {}", trouble.reason))
+    let again =
+        if retry == 0 { "being tried again".to_owned() } else { format!("tried again in {retry} ms") };
+    printable(&format!("{of}, for {seconds} s, {again}: {}", trouble.reason))
 }
 
 fn carried(relay: &RelayStatus) -> String {

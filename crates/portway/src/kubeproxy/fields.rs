@@ -78,7 +78,7 @@ pub const FIELDS: &[Field] = &[
     ),
     not_offered("clientConnection.qps", Kind::Float, NO_LIMIT),
     not_offered("clientConnection.burst", Kind::Int, NO_LIMIT),
-    same("logging.format", Kind::Text, "text or json"),
+    same("logging.format", Kind::Text, "text or json; the lines and the keys in them are our own"),
     better(
         "logging.flushFrequency",
         Kind::Nanoseconds,

@@ -256,6 +256,8 @@ mod tests {
         for (line, words) in [
             ("--proxy-mod=ipvs", "unknown flag `--proxy-mod`: did you mean `--proxy-mode`?"),
             ("--porxy_mode=ipvs", "unknown flag `--porxy_mode`: did you mean `--proxy-mode`?"),
+            ("--PROXY-MODE=ipvs", "unknown flag `--PROXY-MODE`: did you mean `--proxy-mode`?"),
+            ("--Cluster_CIDR=10.0.0.0/8", "unknown flag `--Cluster_CIDR`: did you mean `--cluster-cidr`?"),
             ("--something-else", "unknown flag `--something-else`: `--help` lists all"),
             ("--proxy-mode", "`--proxy-mode` needs a value"),
             ("iptables", "`iptables` is no flag"),

@@ -54,6 +54,7 @@ pub(super) fn document(text: &str) -> Result<Told, String> {
         .map(|key| format!("the field `{key}` stands twice: the last one counts, remove the other"))
         .collect();
     strip(&mut value);
+    make_whole(&mut value);
     warnings.extend(unknown("", &value));
     let wrong: Vec<String> = FIELDS.iter().filter_map(|field| wrong(field, &mut value)).collect();
     if !wrong.is_empty() {
@@ -85,6 +86,25 @@ fn strip(value: &mut Value) {
         map.retain(|_, value| !value.is_null());
         map.values_mut().for_each(strip);
     }
+}
+
+/// A number without a fraction is whole however it is written, `5.0` or `1e2`: upstream makes JSON of YAML, and JSON in Go has it so.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(whole) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(map) => map.values_mut().for_each(make_whole),
+        _ => {}
+    }
+}
+
+/// Its text has a point only where it has a fraction, and never an exponent.
+fn whole(number: f64) -> Option<i64> {
+    number.to_string().parse().ok()
 }
 
 /// Fields that nobody knows, each with the nearest name; they have no effect.
@@ -190,6 +210,43 @@ mod tests {
                 "unknown field `nftables.x`: it has no effect",
             ]
         );
+    }
+
+    #[test]
+    fn an_unknown_field_that_differs_by_its_letters_alone_is_told_with_the_right_ones() {
+        for (written, right) in [
+            ("clusterCidr", "clusterCIDR"),
+            ("clustercidr", "clusterCIDR"),
+            ("ClusterCIDR", "clusterCIDR"),
+            ("IPTables", "iptables"),
+            ("nodeportaddresses", "nodePortAddresses"),
+        ] {
+            let told = read(&format!("{written}: x\n")).expect("lenient");
+            assert_eq!(told.warnings, [format!("unknown field `{written}`: did you mean `{right}`?")]);
+        }
+        let told = read("conntrack: {TCPBELIBERAL: true}\n").expect("lenient");
+        assert_eq!(told.warnings, ["unknown field `conntrack.TCPBELIBERAL`: did you mean `tcpBeLiberal`?"]);
+    }
+
+    #[test]
+    fn a_number_without_a_fraction_is_whole_however_it_is_written() {
+        let told = read(
+            "oomScoreAdj: 5.0\nconntrack: {maxPerCore: 1e2, min: -0.0}\nclientConnection: {qps: 2.5, burst: 1.0e+1}\n\
+             logging: {vmodule: [{filePattern: a, verbosity: 3.0}], options: {text: {infoBufferSize: 64.0}}}\n",
+        );
+        let Document { oom_score_adj, conntrack, client_connection, logging, .. } =
+            told.expect("it is right").document;
+        assert_eq!((oom_score_adj, conntrack.max_per_core, conntrack.min), (Some(5), Some(100), Some(0)));
+        assert_eq!((client_connection.qps.to_string(), client_connection.burst), ("2.5".to_owned(), 10));
+        assert_eq!((logging.vmodule[0].verbosity, &*logging.options.text.info_buffer_size), (3, "64"));
+    }
+
+    #[test]
+    fn a_number_with_a_fraction_and_one_that_is_too_large_are_not_whole() {
+        for number in ["5.5", "1e-2", "1e10", "1e300", ".inf", ".nan"] {
+            let error = read(&format!("oomScoreAdj: {number}\n")).expect_err(number);
+            assert!(error.starts_with("`oomScoreAdj`: "), "{error}");
+        }
     }
 
     #[test]

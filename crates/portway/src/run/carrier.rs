@@ -103,6 +103,7 @@ impl Carrier {
                 let is_used = listeners > 0 || carried != Carried::default();
                 status.relay = is_used.then_some(RelayStatus { listeners, carried });
             }
+            Answer::NotYet(_) => {}
         }
     }
 

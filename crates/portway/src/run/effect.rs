@@ -82,6 +82,8 @@ pub enum Answer {
     Status(Box<Status>),
     /// What was carried.
     Traffic(Vec<Traffic>),
+    /// Nobody knows yet, and why.
+    NotYet(&'static str),
 }
 
 /// A line of the log.

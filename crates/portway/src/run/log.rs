@@ -70,10 +70,9 @@ pub(super) fn log(line: &Line) {
                 "more objects have something wrong than are named here: `portway check` names them"
             );
         }
-        Line::ServerTrouble { of, reason, retry_in } => tracing::warn!(
-            retry_in_ms = milliseconds(*retry_in),
-            "{of}: {reason}; what was told before stays in force"
-        ),
+        Line::ServerTrouble { of, reason, retry_in } => {
+            tracing::warn!(retry_in_ms = milliseconds(*retry_in), "{of}: {reason}; what is in force stays");
+        }
         Line::ServerAnswers { of } => tracing::info!("{of}: the API server answers again"),
         Line::NoNode(name) => tracing::warn!(
             "the API server knows no Node `{name}`, so /healthz is red, the Node's zone, addresses and pod networks are unknown, and only \

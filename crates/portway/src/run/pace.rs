@@ -52,8 +52,10 @@ pub(super) struct Pace {
     options: PaceOptions,
     /// When the last sync ended, and how long it took.
     last: Option<(Duration, Duration)>,
-    /// When everything was last compared, and how long that took.
-    full: Option<(Duration, Duration)>,
+    /// When everything was last compared.
+    compared_at: Duration,
+    /// How long that takes, as far as it is known.
+    comparing: Duration,
     back_off: BackOff,
     has_news: bool,
     /// Everything is to be compared by this time, whatever the period says.
@@ -66,7 +68,8 @@ impl Pace {
         Self {
             options,
             last: None,
-            full: None,
+            compared_at: Duration::ZERO,
+            comparing: Duration::ZERO,
             back_off: BackOff::default(),
             has_news: false,
             compare_by: None,
@@ -78,14 +81,18 @@ impl Pace {
         self.options = options;
     }
 
-    /// A sync went well.
-    pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was: Due) {
+    /// A sync went well. How long one took that also wrote does not tell how long comparing takes: after a slow cold start nobody would look
+    /// for a long time.
+    pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was: Due, has_written: bool) {
         self.last = Some((now, took));
         self.back_off = BackOff::default();
         self.has_news = false;
         if was == Due::Full {
-            self.full = Some((now, took));
+            self.compared_at = now;
             self.compare_by = None;
+        }
+        if was == Due::Full && !has_written {
+            self.comparing = took;
         }
     }
 
@@ -115,8 +122,8 @@ impl Pace {
             return (soon.min(ended + self.options.sync_period), Due::Full);
         }
         let rested = ended + self.options.min_sync_period.max((took * REST).min(REST_MAX));
-        let (compared, comparing) = self.full.unwrap_or_default();
-        let full = (compared + self.options.sync_period.max(comparing * REST_FULL)).max(rested);
+        let period = self.options.sync_period.max(self.comparing * REST_FULL);
+        let full = (self.compared_at + period).max(rested);
         // What others broke does not rest.
         let full = self.compare_by.map_or(full, |at| at.min(full));
         // Comparing follows the changes too.
@@ -166,12 +173,12 @@ mod tests {
     #[test]
     fn the_interval_counts_from_the_end_and_grows_with_the_work() {
         let mut pace = Pace::new(PaceOptions::default());
-        pace.succeeded(ms(1000), ms(2), Due::Full);
+        pace.succeeded(ms(1000), ms(2), Due::Full, false);
         assert_eq!(pace.next(true, ms(0)), (ms(1050), Due::Changes));
         assert_eq!(pace.next(false, ms(0)), (ms(31_000), Due::Full));
-        pace.succeeded(ms(2000), ms(100), Due::Changes);
+        pace.succeeded(ms(2000), ms(100), Due::Changes, true);
         assert_eq!(pace.next(true, ms(0)), (ms(2400), Due::Changes));
-        pace.succeeded(ms(9000), ms(5000), Due::Changes);
+        pace.succeeded(ms(9000), ms(5000), Due::Changes, true);
         assert_eq!(pace.next(true, ms(0)), (ms(10_000), Due::Changes), "the rest is bounded");
         assert_eq!(
             pace.next(false, ms(0)),
@@ -183,7 +190,9 @@ mod tests {
     #[test]
     fn comparing_everything_leaves_time_for_other_things() {
         let mut pace = Pace::new(PaceOptions::default());
-        pace.succeeded(ms(0), ms(3000), Due::Full);
+        pace.succeeded(ms(0), ms(9000), Due::Full, true);
+        assert_eq!(pace.next(false, ms(0)), (ms(30_000), Due::Full), "most of that was writing");
+        pace.succeeded(ms(0), ms(3000), Due::Full, false);
         assert_eq!(pace.next(false, ms(0)), (ms(60_000), Due::Full));
     }
 
@@ -204,7 +213,7 @@ mod tests {
             (ms(1000), Due::Full),
             "news is not kept waiting for half a minute"
         );
-        pace.succeeded(ms(40_000), ms(1), Due::Full);
+        pace.succeeded(ms(40_000), ms(1), Due::Full, false);
         assert_eq!(pace.next(true, ms(0)), (ms(40_050), Due::Changes));
     }
 
@@ -221,14 +230,14 @@ mod tests {
     #[test]
     fn what_others_broke_is_compared_at_once_and_with_it_what_changed() {
         let mut pace = Pace::new(PaceOptions::default());
-        pace.succeeded(ms(1000), ms(100), Due::Full);
+        pace.succeeded(ms(1000), ms(100), Due::Full, false);
         pace.compare_by(ms(1010));
         pace.compare_by(ms(1020));
         assert_eq!(pace.next(true, ms(1010)), (ms(1010), Due::Full));
         assert_eq!(pace.next(false, ms(1005)), (ms(1010), Due::Full));
-        pace.succeeded(ms(1100), ms(1), Due::Changes);
+        pace.succeeded(ms(1100), ms(1), Due::Changes, true);
         assert_eq!(pace.next(true, ms(1200)).1, Due::Full, "a sync of changes compares nothing");
-        pace.succeeded(ms(1200), ms(1), Due::Full);
+        pace.succeeded(ms(1200), ms(1), Due::Full, false);
         assert_eq!(pace.next(true, ms(1250)), (ms(1250), Due::Changes));
     }
 }

@@ -45,10 +45,13 @@ pub(crate) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io:
             let answer = Some(wire::Picture::of(picture));
             put(to, &Envelope { portway: VERSION, answer, error: None })
         }
-        Err(error) => {
-            put(to, &Envelope::<()> { portway: VERSION, answer: None, error: Some(error.as_str()) })
-        }
+        Ok(Answer::NotYet(reason)) => refuse(to, reason),
+        Err(error) => refuse(to, error),
     }
+}
+
+fn refuse(to: &mut impl Write, error: &str) -> io::Result<()> {
+    put(to, &Envelope::<()> { portway: VERSION, answer: None, error: Some(error) })
 }
 
 fn put(to: &mut impl Write, envelope: &impl Serialize) -> io::Result<()> {

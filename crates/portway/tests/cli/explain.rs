@@ -193,6 +193,75 @@ fn who_names_an_address_that_is_no_frontend_is_said() {
     }
 }
 
+/// `web` and `mail` share an external IP, `lb` has a load balancer's; each has a cluster IP.
+fn with_addresses_from_outside() -> Place {
+    let service = |name: &str, ip: &str, spec: &str, status: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{clusterIP: {ip}, {spec}}}, status: {{{status}}}}}\n---\n"
+        )
+    };
+    let external = "externalIPs: [192.168.99.9, 'fd00:99::9']";
+    let both = "clusterIPs: [10.96.0.20, 'fd00:10:96::20'], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack";
+    let ingress = "loadBalancer: {ingress: [{ip: 192.168.99.7}]}";
+    let web = format!("{both}, {external}, ports: [{{name: http, port: 80}}, {{name: https, port: 443}}]");
+    let mail = "externalIPs: [192.168.99.9], ports: [{port: 25}]";
+    let lb = "type: LoadBalancer, ports: [{port: 53, protocol: UDP}]";
+    Place::with(
+        &[
+            service("web", "10.96.0.20", &web, ""),
+            service("mail", "10.96.0.21", mail, ""),
+            service("lb", "10.96.0.22", lb, ingress),
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn an_address_from_outside_without_a_port_is_said_to_be_a_services_and_how_to_ask_for_a_port() {
+    let place = with_addresses_from_outside();
+    let dual = "--service-cidr 10.96.0.0/12,fd00:10:96::/112";
+    for (question, words) in [
+        (
+            "203.0.113.9 192.168.99.9",
+            &[
+                "a ping of 192.168.99.9",
+                "Untouched",
+                "1. 192.168.99.9 is an external IP of Service default/mail (spec.externalIPs)",
+                "2. 192.168.99.9 is an external IP of Service default/web (spec.externalIPs)",
+                "3. a packet without a port, such as a ping, is for no port of a Service",
+                "Note: An address without a port is taken for a ping.",
+                "`192.168.99.9:25/tcp` for Service default/mail, `192.168.99.9:80/tcp` for Service default/web",
+            ][..],
+        ),
+        (
+            "203.0.113.9 192.168.99.7",
+            &[
+                "1. 192.168.99.7 is a load balancer IP of Service default/lb (status.loadBalancer.ingress)",
+                "`192.168.99.7:53/udp` for Service default/lb",
+            ],
+        ),
+        ("2001:db8::9 fd00:99::9", &["`[fd00:99::9]:80/tcp` for Service default/web"]),
+    ] {
+        let said = place.portway(&format!("explain {question} {dual}")).ends_with(0);
+        said.says(words);
+        assert!(!said.out.contains("belongs to no Service"), "{said}");
+    }
+    let json = place.portway("explain 203.0.113.9 192.168.99.7 -o json").json();
+    assert_eq!(json["service"], "default/lb", "{json:#}");
+    assert!(json["why"][0].as_str().is_some_and(|why| why.contains("Service default/lb")), "{json:#}");
+    assert!(json["notes"].to_string().contains("192.168.99.7:53/udp"), "{json:#}");
+}
+
+#[test]
+fn an_address_from_outside_with_a_port_that_no_service_has_is_said_to_be_a_services() {
+    let said = with_addresses_from_outside().portway("explain 203.0.113.9 192.168.99.7:80").ends_with(0);
+    said.says(&[
+        "is a load balancer IP of Service default/lb",
+        "2. no Service has this port there (spec.ports)",
+    ]);
+    assert!(!said.out.contains("belongs to no Service") && !said.out.contains("without a port"), "{said}");
+}
+
 #[test]
 fn an_endpoint_of_this_nodes_own_address_is_said_to_see_the_source_and_nothing_else() {
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: NodePort, selector: {app: web}, ports: [{port: 80, nodePort: 30080}]}\n";

@@ -241,7 +241,7 @@ const CLUSTER: &[Row] = &[
     ),
     better(
         "an older picture from a stale server",
-        "never taken; upstream takes it after a new list",
+        "refused until the server has caught up, or for ten minutes; upstream takes it after a new list, and never notices where a watch goes on",
         "an_older_picture_is_refused_until_the_server_has_caught_up",
     ),
     better(

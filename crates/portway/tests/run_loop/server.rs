@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use dataplane::nftables::Nftables;
 
-use super::sim::{Sim, ms, sim_of_server};
+use super::sim::{Sim, host, ms, sim_of_server};
 
 type ServerSim = Sim<Nftables<Simulated>>;
 
@@ -86,6 +86,20 @@ fn nothing_is_written_before_services_and_slices_are_both_complete() {
     sim.feed(complete(Watched::EndpointSlices));
     assert_eq!(sim.syncs.len(), 1);
     assert_eq!(sim.syncs[0].1, Work::Everything, "all is known, so what nobody asks for goes");
+}
+
+#[test]
+fn before_the_server_has_told_all_nobody_is_shown_an_empty_cluster() {
+    let mut sim = sim_of_server(config());
+    sim.feed(Event::AddressesChanged(host("192.0.2.2")));
+    sim.feed(changed(Watched::Services, &[objects::service("web", "10.96.0.1")]));
+    sim.pass(ms(200_000));
+    let Answer::NotYet(reason) = sim.ask(Question::Picture) else { panic!("there is no picture yet") };
+    assert!(reason.contains("has not told all Services"), "{reason}");
+    assert_eq!(sim.status().picture_age_seconds, None);
+    // A silence that lasts from the start on is one.
+    let gauges = sim.state.gauges();
+    assert_eq!((gauges.heard_at, gauges.changed_at), (Some(Duration::ZERO), None));
 }
 
 #[test]

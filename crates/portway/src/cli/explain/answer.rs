@@ -7,6 +7,7 @@ use model::net::show_address_and_port;
 use model::{Answer, Fate, Landing, ServiceName, Why};
 use serde_json::{Value, json};
 
+use super::holders::Holders;
 use super::resolve::{Asked, pod_at};
 use crate::cli::output::Paint;
 use crate::cli::reports::Reports;
@@ -21,6 +22,7 @@ pub(super) struct Explained<'a> {
     pub(super) mode: Mode,
     pub(super) asked: &'a Asked,
     pub(super) answer: &'a Answer,
+    pub(super) holders: Holders<'a>,
 }
 
 impl Explained<'_> {
@@ -65,7 +67,7 @@ impl Explained<'_> {
             "affinitySeconds": one_of.and_then(|one_of| one_of.affinity_seconds),
             "slots": one_of.map(|one_of| one_of.slots),
             "endpoints": one_of.map(|one_of| self.landing_values(one_of)).unwrap_or_default(),
-            "why": self.answer.why.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "why": self.sentences().collect::<Vec<_>>(),
             "notes": self.asked.notes,
             "reports": self.reports(),
             "warnings": self.picture.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -107,9 +109,12 @@ impl Explained<'_> {
     }
 
     fn reasons(&self, paint: Paint) -> String {
-        let numbered = self.answer.why.iter().enumerate();
-        let lines = numbered.map(|(index, why)| format!("{}. {why}", index + 1));
+        let lines = self.sentences().enumerate().map(|(index, why)| format!("{}. {why}", index + 1));
         format!("{}\n{}", paint.strong("Why"), indent(&lines.collect::<Vec<_>>().join("\n")))
+    }
+
+    fn sentences(&self) -> impl Iterator<Item = String> {
+        self.answer.why.iter().flat_map(|why| self.holders.sentences(why))
     }
 
     fn landings(&self, one_of: &OneOf) -> Table {
@@ -153,7 +158,8 @@ impl Explained<'_> {
     }
 
     fn services(&self) -> BTreeSet<ServiceName> {
-        self.answer.why.iter().filter_map(service_of).cloned().collect()
+        let named = self.answer.why.iter().filter_map(service_of);
+        named.chain(self.holders.names()).cloned().collect()
     }
 }
 

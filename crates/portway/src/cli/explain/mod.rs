@@ -1,8 +1,10 @@
 //! `portway explain`: what happens to a packet, and which field of which object makes it so.
 //!
-//! `question` reads the words, `resolve` makes a packet of them, the model answers, `answer` says it with its `notes`.
+//! `question` reads the words, `resolve` makes a packet of them, the model answers, `answer` says it with its `notes`
+//! and the `holders` of an address.
 
 mod answer;
+mod holders;
 mod notes;
 mod outside;
 mod question;
@@ -17,6 +19,7 @@ use super::output::Paint;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
+use holders::Holders;
 use question::{Destination, Source};
 
 const EXAMPLES: &str = "\
@@ -65,7 +68,10 @@ pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<S
     let wish = args.mode.wish(shared)?;
     let answer = picture.table().fate(&asked.packet, &wish.promises());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
-    let explained = answer::Explained { picture: &picture, mode: wish.mode, asked: &asked, answer: &answer };
+    let holders = Holders::of(&picture, &asked.packet, &answer);
+    asked.notes.extend(holders.note());
+    let explained =
+        answer::Explained { picture: &picture, mode: wish.mode, asked: &asked, answer: &answer, holders };
     let text = match args.output {
         Some(format) => format::value(&explained.value(), format)?,
         None => explained.text(paint),

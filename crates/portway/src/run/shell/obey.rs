@@ -83,7 +83,7 @@ impl Shell {
         let all = match answer {
             Answer::Picture(snapshot) => &mut snapshot.traffic,
             Answer::Traffic(all) => all,
-            Answer::Status(_) => return,
+            Answer::Status(_) | Answer::NotYet(_) => return,
         };
         all.extend(self.dataplane.carried().iter().flatten().map(Traffic::of_kernel));
     }

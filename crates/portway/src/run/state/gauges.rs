@@ -2,7 +2,6 @@
 
 use model::{Action, Delta, ForwardingTable, FrontendKind, ServicePort};
 
-use super::server::Server;
 use super::{Loop, UnderWay};
 use crate::metrics::{Gauges, WithoutLocal};
 
@@ -55,8 +54,9 @@ impl Loop {
             without_local: self.tally.without_local,
             problems: self.tally.reports + self.picture.problems().len(),
             not_listening: self.not_listening.len(),
-            changed_at: self.changed_at.map(|at| at.elapsed),
-            heard_at: self.server.as_ref().and_then(Server::heard_at),
+            changed_at: self.told_at().map(|at| at.elapsed),
+            // Of one that was never heard the silence began with us.
+            heard_at: self.server.as_ref().map(|server| server.heard_at().unwrap_or_default()),
             ..self.figures.gauges()
         };
         self.drift.count(gauges)

@@ -45,7 +45,7 @@ impl Loop {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        self.pace.succeeded(now.elapsed, took, due);
+        self.pace.succeeded(now.elapsed, took, due, synced.operations > 0);
         self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
         self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
         self.tell_refused(synced, effects);

@@ -8,10 +8,19 @@ use super::{Loop, UnderWay};
 impl Loop {
     pub(super) fn answer(&self, question: Question, now: Now) -> Answer {
         match question {
+            Question::Picture if self.server.is_some() && !self.source.is_loaded => Answer::NotYet(
+                "the API server has not told all Services and EndpointSlices yet; what an earlier life left in the kernel stays. `portway status` says what is \
+                 missing, and why",
+            ),
             Question::Picture => Answer::Picture(Box::new(self.picture.snapshot())),
             Question::Status => Answer::Status(Box::new(self.status(now))),
             Question::Traffic => Answer::Traffic(Vec::new()),
         }
+    }
+
+    /// When what the source told last changed. What is known of this host alone is no picture.
+    pub(super) fn told_at(&self) -> Option<Now> {
+        self.changed_at.filter(|_| self.server.is_none() || self.source.is_loaded)
     }
 
     /// How the loop is doing.
@@ -37,7 +46,7 @@ impl Loop {
             problems: self.picture.problems().iter().map(ToString::to_string).collect(),
             not_listening: named(&self.not_listening),
             config: self.config.clone(),
-            picture_age_seconds: self.changed_at.map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
+            picture_age_seconds: self.told_at().map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
             pending: self.waiting(is_failing, now),
             server: self.server.as_ref().map(|server| server.status(now)),
             node_standing: self.node_standing(),
