@@ -17,7 +17,7 @@ pub struct Pace {
     /// Servers send a bookmark about once a minute, so nothing shorter tells a quiet server from a dead one. A watch without one for
     /// longer is either dead, or on a server that sends none; asking again from where we are costs neither much.
     pub silence: Duration,
-    /// A watch that ends sooner than this, without a word, did not work; one that says nothing for longer was taken.
+    /// A watch that ends sooner than this did not work; one that says nothing for longer was taken.
     pub at_once: Duration,
     /// After watches without failure for so long the next failure is a first one.
     pub calm: Duration,

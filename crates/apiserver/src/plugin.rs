@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,16 +99,19 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
 
 /// What a program prints until its end. One that does not come to it is killed.
 fn output(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
-    let unread = |error: io::Error| format!("cannot be listened to: {error}");
-    let (out, words) = (child.stdout.take(), child.stderr.take());
-    let (out, words) = out.zip(words).ok_or("has no output")?;
-    let mut out = Heard::of(out, OUTPUT_MAX).map_err(unread)?;
-    let mut words = Heard::of(words, WORDS_MAX).map_err(unread)?;
+    let (mut out, mut words) = match listened_to(child) {
+        Ok(both) => both,
+        Err(error) => {
+            kill(child);
+            return Err(format!("cannot be listened to: {error}"));
+        }
+    };
     let until = Instant::now() + patience;
     let status = loop {
         // What it has said before its end is there at its end.
         let status = child.try_wait();
-        out.listen().and_then(|()| words.listen()).map_err(unread)?;
+        out.listen();
+        words.listen();
         match status {
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < until => thread::sleep(GLANCE),
@@ -126,6 +129,12 @@ fn output(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
         return Err(format!("failed ({status}){}", words.last_words()));
     }
     out.all().map(<[u8]>::to_vec).ok_or_else(|| format!("printed more than {OUTPUT_MAX} bytes"))
+}
+
+fn listened_to(child: &mut Child) -> io::Result<(Heard<ChildStdout>, Heard<ChildStderr>)> {
+    let (out, words) =
+        child.stdout.take().zip(child.stderr.take()).ok_or_else(|| io::Error::other("it has no output"))?;
+    Ok((Heard::of(out, OUTPUT_MAX)?, Heard::of(words, WORDS_MAX)?))
 }
 
 fn kill(child: &mut Child) {

@@ -128,14 +128,9 @@ fn error(name: &str, value: bool) -> Option<String> {
             gate.is_on, gate.why
         )),
         Some(_) => None,
-        None => meant(name).map(|near| format!("unrecognized feature gate: {name}: did you mean {near}?")),
+        None => nearest(name, GATES.iter().map(|gate| gate.name))
+            .map(|near| format!("unrecognized feature gate: {name}: did you mean {near}?")),
     }
-}
-
-/// The gate that may have been meant: in other letters, or with a slip.
-fn meant(name: &str) -> Option<&'static str> {
-    let names = || GATES.iter().map(|gate| gate.name);
-    names().find(|known| known.eq_ignore_ascii_case(name)).or_else(|| nearest(name, names()))
 }
 
 /// What is to be told of choices that have no effect.

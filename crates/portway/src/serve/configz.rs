@@ -28,24 +28,20 @@ pub struct Effective {
 impl Effective {
     /// What a run with these settings has.
     pub fn of(settings: &Settings) -> Self {
-        Self { config: config(settings), flags: flags(settings) }
+        let document = document(settings);
+        let flags = flags(settings, &document);
+        Self { config: json!({ GROUP: document }), flags }
     }
 }
 
 /// The one key of the page.
 const GROUP: &str = "kubeproxy.config.k8s.io";
 
-/// The configuration that a run has.
-fn config(settings: &Settings) -> Value {
-    json!({ GROUP: document(settings) })
-}
-
 /// The options with their values; those that were not given, with what is in force.
-fn flags(settings: &Settings) -> Vec<(String, String)> {
-    let document = document(settings);
+fn flags(settings: &Settings, document: &Value) -> Vec<(String, String)> {
     let mode = settings.wish.mode;
     let shown = |(name, given): &(String, String)| {
-        let in_force = || field(name, mode).map(|field| text(field.of(&document)));
+        let in_force = || field(name, mode).map(|field| text(field.of(document)));
         let value = if given.is_empty() { in_force().unwrap_or_default() } else { given.clone() };
         (name.clone(), value)
     };
@@ -85,6 +81,7 @@ fn text(value: &Value) -> String {
     }
 }
 
+/// The configuration that a run has.
 fn document(settings: &Settings) -> Value {
     let Settings { config, pace, tuning, serve, wish, .. } = settings;
     let mut all = json!(settings.document);
