@@ -104,7 +104,16 @@ fn take_in_report(runs: &[TestRun], shaky: &[&str], status: ExitStatus, summary:
 fn run_with_cargo_test(profile: Profile, environment: &[(&str, &str)], summary: &mut Summary) -> Result<()> {
     println!("  without cargo-nextest: `cargo test` runs the tests");
     let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
-    command.args(["--", "--show-output", "--format", "pretty", "--skip", "needs_vm::"]);
+    command.args([
+        "--",
+        "--show-output",
+        "--format",
+        "pretty",
+        "--skip",
+        "needs_vm::",
+        "--skip",
+        "needs_time::",
+    ]);
     if profile == Profile::WithoutRoot {
         command.args(["--skip", "needs_root::"]);
     }

@@ -25,6 +25,7 @@ mod follow;
 mod heard;
 mod known;
 mod line;
+mod lookup;
 mod news;
 mod object;
 mod pace;
@@ -36,6 +37,7 @@ mod wording;
 
 pub use access::{Access, AccessError, Account, KubeconfigFile};
 pub use announce::{Announcement, Announcer, Regarding, Sending, Tone, announce_now};
+pub use lookup::{NodeAnswers, NodeLookup};
 pub use news::{News, Trigger, Trouble, Watched};
 pub use pace::Pace;
 pub use run::{Settings, watch};

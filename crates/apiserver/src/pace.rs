@@ -21,6 +21,8 @@ pub struct Pace {
     pub at_once: Duration,
     /// After watches without failure for so long the next failure is a first one.
     pub calm: Duration,
+    /// A question for a single Node waits for a random time up to this.
+    pub lookup: Duration,
     /// A server that has only an older picture than ours is believed after so long: somebody has restored a backup.
     pub older: Duration,
 }
@@ -35,6 +37,7 @@ impl Default for Pace {
             at_once: Duration::from_secs(1),
             calm: Duration::from_secs(5),
             older: Duration::from_secs(600),
+            lookup: Duration::from_secs(5),
         }
     }
 }

@@ -6,12 +6,14 @@
 //! announced in [`Synced::settle_after`], and the caller comes back.
 
 pub mod chains;
+pub mod checks;
 pub mod flows;
 pub mod iptables;
 pub mod ipvs;
 pub mod localhost;
 pub mod nftables;
 pub mod relay;
+pub mod resets;
 pub mod served;
 pub mod upstream;
 pub mod userspace;
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::flows::StaleFlows;
+use model::flows::{StaleFlows, VanishedFlows};
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
 /// A mode.
@@ -36,6 +38,12 @@ pub trait Dataplane {
 
     /// What a full sync would write, and then delete, in words. Nothing is written.
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError>;
+
+    /// Ends connections to endpoints that have vanished, where the kernel keeps them in a table of this mode's own. Called after
+    /// a sync, and after the connection tracker has forgotten them.
+    fn end_connections(&mut self, _vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+        Ok(())
+    }
 
     /// What nobody asks for any more and goes with its last connection; `None` if there is nothing of the kind.
     fn leaving(&mut self) -> Option<Leaving> {
@@ -68,6 +76,10 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         (**self).differences(desired)
+    }
+
+    fn end_connections(&mut self, vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+        (**self).end_connections(vanished)
     }
 
     fn leaving(&mut self) -> Option<Leaving> {
@@ -150,6 +162,8 @@ pub struct Synced {
     pub drain_after: Option<Duration>,
     /// Frontends of an earlier life that nobody asks for any more: they were found in the kernel, and went.
     pub left_behind: BTreeSet<Frontend>,
+    /// Frontends of a previous process that no service port asks for, and that stay: not all that should be there is known.
+    pub kept: BTreeSet<Frontend>,
     /// What of others was replaced by ours, in words.
     pub replaced: Vec<String>,
     /// Why nothing was written to a part of the kernel, in words: it waits until all is known.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use model::flows::VanishedFlows;
 use model::{Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId};
 
 use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
@@ -140,6 +141,10 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
         self.mode.differences(desired)
     }
 
+    fn end_connections(&mut self, vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+        self.mode.end_connections(vanished)
+    }
+
     fn leaving(&mut self) -> Option<Leaving> {
         self.mode.leaving()
     }
@@ -150,5 +155,54 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         self.mode.is_flushed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::Simulated;
+
+    /// A mode that only notes what it is asked to end.
+    #[derive(Default)]
+    struct Noting {
+        vanished: BTreeSet<VanishedFlows>,
+    }
+
+    impl Dataplane for Noting {
+        fn sync(&mut self, _: &ForwardingTable, _: Scope<'_>) -> Result<Synced, SyncError> {
+            Ok(Synced::default())
+        }
+
+        fn settle(&mut self) -> Result<Synced, SyncError> {
+            Ok(Synced::default())
+        }
+
+        fn cleanup(&mut self) -> Result<(), SyncError> {
+            Ok(())
+        }
+
+        fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+            Ok(Vec::new())
+        }
+
+        fn end_connections(&mut self, vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+            self.vanished.extend(vanished.iter().cloned());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_mode_is_told_of_vanished_endpoints() {
+        let choice = Choice { families: Vec::new(), default_node_port_addresses: NodePortAddress::All };
+        let mut both = Localhost::new(Noting::default(), Simulated::default(), choice);
+        let service = model::ServiceName::new("default", "web");
+        let vanished = BTreeSet::from([VanishedFlows {
+            port: ServicePortId { service, port: "".into(), protocol: Protocol::Tcp },
+            endpoint: (IpAddr::from([10, 244, 0, 2]), 8080),
+            destinations: BTreeSet::new(),
+        }]);
+        both.end_connections(&vanished).expect("nothing fails here");
+        assert_eq!(both.mode.vanished, vanished);
     }
 }

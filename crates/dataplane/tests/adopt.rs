@@ -77,6 +77,7 @@ fn leftovers_stay_until_all_is_known_and_then_go() {
     let before = listed(&mut dataplane).unwrap();
     let synced = dataplane.sync(&known.table, Scope::AllThatIsKnown).unwrap();
     assert!(synced.left_behind.is_empty() && synced.operations > 0, "{synced:?}");
+    let kept = synced.kept;
     dataplane.settle().unwrap();
     let now = listed(&mut dataplane).unwrap();
     for (name, set) in &before.sets {
@@ -93,6 +94,8 @@ fn leftovers_stay_until_all_is_known_and_then_go() {
     dataplane.settle().unwrap();
     let is_one = |frontend: &Frontend| matches!(frontend, Frontend::Address { ip, .. } if ip.to_string() == "10.96.0.21");
     assert!(synced.left_behind.len() == 1 && synced.left_behind.iter().all(is_one), "{synced:?}");
+    assert_eq!(kept, synced.left_behind, "what stayed was told as kept");
+    assert!(synced.kept.is_empty(), "{synced:?}");
     let mut cold = fresh(&Simulated::default());
     cold.sync(&known.table, Scope::Everything).unwrap();
     let (found, wanted) = (listed(&mut dataplane), listed(&mut cold));

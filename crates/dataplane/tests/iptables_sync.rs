@@ -99,13 +99,15 @@ fn what_an_earlier_life_served_and_nobody_asks_for_is_told() {
         mode.sync(&world.table, Scope::Everything).unwrap();
         let before = served(&world.table);
         (0..STEPS).for_each(|_| drop(world.step()));
-        // Not all is known yet, so nothing goes, and nothing is told.
+        // Not all is known yet, so nothing goes, and it is told as kept.
         let synced = mode.sync(&world.table, Scope::AllThatIsKnown).unwrap();
         assert_eq!(synced.left_behind, BTreeSet::new(), "seed {seed}");
+        let kept = synced.kept;
         let synced = mode.sync(&world.table, Scope::Everything).unwrap();
         let gone = before.into_iter().filter(|frontend| world.table.route(frontend).is_none());
         let gone: BTreeSet<Frontend> = gone.collect();
         assert_eq!(synced.left_behind, gone, "seed {seed}");
+        assert_eq!(kept, gone, "seed {seed}");
         told += gone.len();
     }
     assert!(told > 0, "nothing ever went");

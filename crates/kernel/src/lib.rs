@@ -5,6 +5,7 @@
 //! | [`netlink`] | sockets, message framing and attributes: the words every kernel subsystem shares |
 //! | [`host`] | this machine's addresses, links and routes, read and watched; dummy links and their addresses, written |
 //! | [`nft`] | `nf_tables`: typed tables, chains, rules, sets and maps; transactions, listings, notifications |
+//! | [`forward_filter`] | whether the rules of any program drop a forwarded packet |
 //! | [`conntrack`] | the connection tracker: its entries, visited and deleted |
 //! | [`ipvs`] | the kernel's load balancer: virtual servers and the real ones behind them |
 //! | [`ipset`] | sets of addresses and ports that iptables rules ask |
@@ -12,6 +13,7 @@
 //! | [`xtables`] | the iptables programs, both kinds: tables read and written as their text |
 //! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`socket`] | TCP and UDP sockets as a proxy needs them: never blocking, many datagrams in a call |
+//! | [`sock_diag`] | TCP sockets of this machine, whoever holds them: ended from outside |
 //! | [`poll`] | waiting for very many descriptors |
 //! | [`pipe`] | pipes, and moving bytes between sockets without looking at them |
 //! | [`pass`] | open files, handed from process to process |
@@ -29,6 +31,7 @@
 extern crate self as kernel;
 
 pub mod conntrack;
+pub mod forward_filter;
 #[cfg(test)]
 mod fuzz;
 pub mod host;
@@ -43,6 +46,7 @@ pub mod peer;
 pub mod pipe;
 pub mod poll;
 pub mod signal;
+pub mod sock_diag;
 pub mod socket;
 pub mod sysctl;
 pub mod xtables;

@@ -1,4 +1,5 @@
-//! Hears when this process is asked to end (SIGTERM, SIGINT), without a handler that interrupts anything; and ends what it started.
+//! Hears when this process is asked to end (SIGTERM, SIGINT) or to reload (SIGHUP), without a handler that interrupts anything; and ends
+//! what it started.
 //!
 //! The signals are blocked and read from a descriptor instead. Threads inherit that, so [`Termination::block`] comes
 //! before the first of them is started.
@@ -19,8 +20,8 @@ pub struct Termination {
 impl Termination {
     /// From now on SIGTERM and SIGINT no longer end the calling thread, nor threads that it starts: they are read here.
     pub fn block() -> io::Result<Self> {
-        let signals = signals();
-        block(&signals)?;
+        let signals = set_of(&[libc::SIGTERM, libc::SIGINT]);
+        change_mask(libc::SIG_BLOCK, &signals)?;
         open(&signals).map(|fd| Self { fd })
     }
 
@@ -48,6 +49,41 @@ impl Termination {
     /// The same, for so long at most; `None` if nothing was heard.
     pub fn wait_at_most(&self, limit: Duration) -> io::Result<Option<&'static str>> {
         if is_readable(&self.fd, limit)? { self.wait().map(Some) } else { Ok(None) }
+    }
+}
+
+/// Requests to reload.
+#[derive(Debug)]
+pub struct Hangup {
+    fd: OwnedFd,
+}
+
+impl Hangup {
+    /// From now on SIGHUP no longer ends the calling thread, nor threads that it starts, nor the program that this process may
+    /// become: it is kept until somebody waits for it. A process that may be asked to reload begins with this.
+    pub fn hold() -> io::Result<()> {
+        change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGHUP]))
+    }
+
+    /// SIGHUP ends the calling thread's process again, also one that was held.
+    pub fn release() -> io::Result<()> {
+        change_mask(libc::SIG_UNBLOCK, &set_of(&[libc::SIGHUP]))
+    }
+
+    /// Holds the signal, to read it here.
+    pub fn block() -> io::Result<Self> {
+        Self::hold()?;
+        open(&set_of(&[libc::SIGHUP])).map(|fd| Self { fd })
+    }
+
+    /// Waits for the next request. Several that came meanwhile are one.
+    pub fn wait(&self) -> io::Result<()> {
+        loop {
+            match read(&self.fd) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other.map(drop),
+            }
+        }
     }
 }
 
@@ -104,24 +140,25 @@ fn is_readable(fd: &OwnedFd, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// The set of the two signals.
+/// The set of these signals.
 #[expect(unsafe_code, reason = "sigemptyset(3) and sigaddset(3) fill a set through a pointer")]
-fn signals() -> libc::sigset_t {
+fn set_of(signals: &[c_int]) -> libc::sigset_t {
     // SAFETY: all zeroes is a valid sigset_t: it holds nothing but integers.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a local that lives during the calls; both numbers are signals.
-    unsafe {
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
-        libc::sigaddset(&raw mut set, libc::SIGINT);
+    // SAFETY: the pointer is to a local that lives during the call.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for signal in signals {
+        // SAFETY: the pointer is to a local that lives during the call; a number that is no signal is refused.
+        unsafe { libc::sigaddset(&raw mut set, *signal) };
     }
     set
 }
 
+/// Blocks or unblocks signals in the calling thread.
 #[expect(unsafe_code, reason = "pthread_sigmask(3) reads a set through a pointer")]
-fn block(signals: &libc::sigset_t) -> io::Result<()> {
+fn change_mask(how: c_int, signals: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: the set lives during the call, and a null pointer says that the old mask is not wanted.
-    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, signals, std::ptr::null_mut()) } {
+    match unsafe { libc::pthread_sigmask(how, signals, std::ptr::null_mut()) } {
         0 => Ok(()),
         number => Err(io::Error::from_raw_os_error(number)),
     }
@@ -187,5 +224,29 @@ mod tests {
             assert_eq!(termination.wait().unwrap(), name);
             assert_eq!(termination.wait_at_most(Duration::ZERO).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn a_hangup_that_came_before_anybody_waited_is_kept_and_ends_nothing() {
+        // The mask is the thread's own, and other tests have threads of theirs.
+        thread::spawn(|| {
+            Hangup::hold().unwrap();
+            raise_hangup();
+            let hangup = Hangup::block().unwrap();
+            hangup.wait().unwrap();
+            raise_hangup();
+            raise_hangup();
+            hangup.wait().unwrap();
+            assert!(!is_readable(&hangup.fd, Duration::ZERO).unwrap(), "two that waited are one");
+            Hangup::release().unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[expect(unsafe_code, reason = "raise(3) sends a signal to this very thread")]
+    fn raise_hangup() {
+        // SAFETY: raise takes a plain number; the signal is blocked in this thread, to which alone it goes.
+        assert_eq!(unsafe { libc::raise(libc::SIGHUP) }, 0);
     }
 }

@@ -55,6 +55,37 @@ fn root_addresses_carry_their_link_and_scope() {
 }
 
 #[test]
+fn root_addresses_carry_their_flags_and_the_kernel_names_the_source_it_selects() {
+    if !namespace() {
+        return;
+    }
+    std::fs::write("/proc/sys/net/ipv6/conf/veth0/use_tempaddr", "2").unwrap();
+    assert!(common::ip(&[
+        "link set veth1 up",
+        "addr add 192.168.7.9/32 dev veth0",
+        "addr add 192.168.7.2/24 dev veth0",
+        "addr add fd00:7::8/64 dev veth0 nodad preferred_lft 0",
+        "addr add fd00:7::9/128 dev veth0 nodad",
+        "addr add fd00:8::1/64 dev veth0 mngtmpaddr nodad",
+    ]));
+    let addresses = host::addresses().unwrap();
+    let is = |text: &str, what: fn(&host::Address) -> bool| {
+        what(addresses.iter().find(|address| address.ip == ip(text)).unwrap())
+    };
+    assert!(
+        is("192.168.7.2", host::Address::is_secondary) && !is("192.168.7.1", host::Address::is_secondary)
+    );
+    assert!(
+        is("192.168.7.9", host::Address::is_single_host) && is("fd00:7::9", host::Address::is_single_host)
+    );
+    assert!(is("fd00:7::8", host::Address::is_deprecated) && !is("fd00:7::1", host::Address::is_deprecated));
+    let temporary: Vec<_> = addresses.iter().filter(|address| address.is_temporary()).collect();
+    assert!(temporary.len() == 1 && temporary[0].ip.to_string().starts_with("fd00:8:"), "{addresses:#?}");
+    assert_eq!(host::source_address(ip("198.51.100.1")).unwrap(), Some(ip("192.168.7.1")));
+    assert_eq!(host::source_address(ip("2001:db8::1")).unwrap(), None, "there is no route");
+}
+
+#[test]
 fn root_routes_tell_table_kind_and_link() {
     if !namespace() {
         return;

@@ -215,6 +215,7 @@ fn slice(n: u32, generation: u32) -> EndpointSlice {
     EndpointSlice {
         name: ServiceName::new(service.namespace(), &format!("{}-x7k2p", service.name())),
         service: Some(service),
+        follows_pods: true,
         ports: vec![SlicePort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }],
         endpoints: (0..ENDPOINTS).map(endpoint).collect(),
         reports: Vec::new(),

@@ -8,13 +8,17 @@
 //! - flows to a frontend that is gone: a deleted Service, port, external IP or node port;
 //! - flows that were made before there was an endpoint, or a Service: they lead to nowhere.
 //!
-//! TCP is left alone, on purpose: a connection to an endpoint that is gone is reset by whoever has the address now, or by
-//! the client's own timers, while forgetting it would turn a slow shutdown into a broken one. See docs/decisions.
+//! TCP connections are left alone as long as their Pod may be there: forgetting them would turn a slow shutdown into a broken
+//! one. Those of a Pod that has vanished ([`Delta::vanished`]) are another matter: nobody answers, and the client waits for
+//! about 15 minutes. [`vanished_flows`] names them, so that a mode can end them, each in its own way. See
+//! docs/decisions/0024.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::cluster::{Cluster, VanishedEndpoints};
 use crate::config::NodePortAddress;
+use crate::name::ServicePortId;
 use crate::net::{Family, Protocol};
 use crate::table::{Delta, ForwardingTable, Frontend, NodeView, ServicePort};
 
@@ -76,6 +80,52 @@ pub fn stale_flows(delta: &Delta, table: &ForwardingTable, default: NodePortAddr
         }
     }
     stale
+}
+
+/// TCP connections of one service port to an endpoint that has vanished: all are to be ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VanishedFlows {
+    /// The service port.
+    pub port: ServicePortId,
+    /// The endpoint, which no slice has any more.
+    pub endpoint: (IpAddr, u16),
+    /// Where clients dialled it.
+    pub destinations: BTreeSet<(IpAddr, u16)>,
+}
+
+impl VanishedFlows {
+    /// Is this flow one of them?
+    pub fn contains(&self, flow: &Flow) -> bool {
+        flow.protocol == Protocol::Tcp
+            && flow.answered_by == self.endpoint
+            && self.destinations.contains(&flow.destination)
+    }
+}
+
+/// The connections to endpoints that have vanished, ordered. An address that a slice has again is another Pod's, which
+/// resets what it does not know, and whose own connections must stay: it is left out. So is a Service that is gone.
+pub fn vanished_flows(
+    vanished: &VanishedEndpoints,
+    cluster: &Cluster,
+    table: &ForwardingTable,
+    default: NodePortAddress,
+) -> BTreeSet<VanishedFlows> {
+    let mut flows = BTreeSet::new();
+    for (id, endpoints) in vanished {
+        let Some(port) = table.port(id) else { continue };
+        for endpoint in endpoints.iter().filter(|endpoint| !cluster.has_endpoint_at(endpoint.0)) {
+            let of_family = port.routes.iter().filter(|r| r.frontend.family() == Family::of(endpoint.0));
+            let destinations = of_family.flat_map(|route| {
+                let ips = dialled_at(&route.frontend, table.node(), default);
+                ips.into_iter().map(move |ip| (ip, route.frontend.port()))
+            });
+            let destinations: BTreeSet<_> = destinations.collect();
+            if !destinations.is_empty() {
+                flows.insert(VanishedFlows { port: id.clone(), endpoint: *endpoint, destinations });
+            }
+        }
+    }
+    flows
 }
 
 /// The flows to these frontends, which an earlier process left in the kernel and which nobody asks for any more. Those that

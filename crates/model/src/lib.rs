@@ -31,10 +31,10 @@ pub mod report;
 pub mod table;
 pub mod time;
 
-pub use cluster::{Changed, Cluster, Event};
+pub use cluster::{Changed, Cluster, Event, VanishedEndpoints};
 pub use config::{Config, DetectLocal, NodePortAddress, Rechoice};
 pub use fate::{Answer, Fate, Landing, Packet, Promises, Why};
 pub use name::{ObjectRef, ServiceName, ServicePortId};
 pub use net::{ByFamily, Family, Protocol};
-pub use report::Report;
+pub use report::{Report, Severity};
 pub use table::{Action, Delta, Endpoint, ForwardingTable, Frontend, FrontendKind, Pool, Route, ServicePort};

@@ -17,12 +17,43 @@ pub struct Report {
     pub value: Box<str>,
     /// What is wrong, and what happens now.
     pub problem: Box<str>,
+    /// How much of what the object asks for is lost by it.
+    pub severity: Severity,
+}
+
+/// How much of what an object asks for is lost by what is wrong with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// A part of the object has no effect, or another one than was written.
+    #[default]
+    Error,
+    /// The object has the effect that it would have without the field.
+    Warning,
 }
 
 impl Report {
     /// A report; `value` may be anything, of any length.
     pub fn new(object: ObjectRef, field: &str, value: &str, problem: impl Into<Box<str>>) -> Self {
-        Self { object, field: field.into(), value: printable(value), problem: problem.into() }
+        Self {
+            object,
+            field: field.into(),
+            value: printable(value),
+            problem: problem.into(),
+            severity: Severity::Error,
+        }
+    }
+
+    /// The same, of something by which nothing is lost.
+    #[must_use]
+    pub fn as_warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
+    }
+
+    /// What is wrong, without what happens now: a caller that does something else about it says that instead.
+    pub fn complaint(&self) -> String {
+        let problem = self.problem.split("; ").next().unwrap_or_default();
+        let value = if self.value.is_empty() { String::new() } else { format!(" `{}`", self.value) };
+        format!("{}: {}{value}: {problem}", self.object, self.field)
     }
 }
 

@@ -60,21 +60,34 @@ pub fn ask(from: &Place, protocol: Protocol, destination: SocketAddr, how: &Ask)
 /// Asks once, from the namespace that the calling thread is in.
 pub(crate) fn ask_here(protocol: Protocol, destination: SocketAddr, how: &Ask) -> Outcome {
     let start = Instant::now();
-    let line = match protocol {
+    match protocol {
         Protocol::Tcp => ask_tcp(destination, how, start),
-        Protocol::Udp => ask_udp(destination, how),
-    };
+        Protocol::Udp => outcome(ask_udp(destination, how), start),
+    }
+}
+
+fn outcome(line: io::Result<String>, start: Instant) -> Outcome {
     match line {
         Ok(line) => Outcome::of_line(line.trim_end(), start.elapsed()),
         Err(error) => Outcome::of_error(&error, start.elapsed()),
     }
 }
 
-fn ask_tcp(destination: SocketAddr, how: &Ask, start: Instant) -> io::Result<String> {
-    let stream = connect_here(destination, how)?;
-    reset_on_close(&stream)?;
+fn ask_tcp(destination: SocketAddr, how: &Ask, start: Instant) -> Outcome {
+    let stream = match connect_here(destination, how) {
+        Ok(stream) => stream,
+        Err(error) => return Outcome::of_error(&error, start.elapsed()),
+    };
+    match outcome(listen(&stream, how, start), start) {
+        Outcome::TimedOut => Outcome::Unanswered,
+        other => other,
+    }
+}
+
+fn listen(stream: &TcpStream, how: &Ask, start: Instant) -> io::Result<String> {
+    reset_on_close(stream)?;
     stream.set_read_timeout(Some(left(how.limit, start)?))?;
-    read_line(&mut BufReader::new(&stream))
+    read_line(&mut BufReader::new(stream))
 }
 
 fn ask_udp(destination: SocketAddr, how: &Ask) -> io::Result<String> {

@@ -51,6 +51,8 @@ pub struct Stats {
     pub servers: BTreeMap<String, u64>,
     /// Whom the servers saw how often: the source addresses, without ports.
     pub sources: BTreeMap<String, u64>,
+    /// How often each kind of failure happened ([`Outcome::kind`]).
+    pub failed_by_kind: BTreeMap<&'static str, u64>,
     /// The first failures, in words.
     pub failures: Vec<String>,
 }
@@ -61,6 +63,7 @@ impl Stats {
             return self.count_answer(reply);
         }
         self.failed += 1;
+        *self.failed_by_kind.entry(outcome.kind()).or_default() += 1;
         if self.failures.len() < FAILURES_KEPT {
             self.failures.push(format!("at {:.3?}: {outcome}", since.elapsed()));
         }

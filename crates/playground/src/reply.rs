@@ -75,6 +75,8 @@ pub enum Outcome {
     },
     /// Nobody said anything.
     TimedOut,
+    /// A server accepted the connection, but did not answer in time: the way there is open, and the server or the client was too slow.
+    Unanswered,
     /// Something else: an answer that is none, a connection cut in the middle, no free port here.
     Broken {
         /// What happened.
@@ -117,9 +119,21 @@ impl Outcome {
         matches!(self, Self::Refused { refusal: Refusal::Port, .. })
     }
 
-    /// Whether nobody said anything.
+    /// Whether nobody said anything, not even that the connection is accepted.
     pub fn is_timed_out(&self) -> bool {
         *self == Self::TimedOut
+    }
+
+    /// How it ended, in a word, for counting.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "answered",
+            Self::Refused { refusal: Refusal::Port, .. } => "refused",
+            Self::Refused { refusal: Refusal::Unreachable, .. } => "unreachable",
+            Self::TimedOut => "timed out",
+            Self::Unanswered => "unanswered",
+            Self::Broken { .. } => "broken",
+        }
     }
 
     pub(crate) fn of_line(line: &str, elapsed: Duration) -> Self {
@@ -151,6 +165,7 @@ impl fmt::Display for Outcome {
             Self::Refused { refusal: Refusal::Port, elapsed } => write!(f, "refused after {elapsed:.1?}"),
             Self::Refused { elapsed, .. } => write!(f, "unreachable after {elapsed:.1?}"),
             Self::TimedOut => write!(f, "timed out"),
+            Self::Unanswered => write!(f, "connected, but nobody answered in time"),
             Self::Broken { what } => write!(f, "broken: {what}"),
         }
     }

@@ -1,13 +1,18 @@
 //! This machine: its name, its addresses, and the Node that they make where nobody else describes it.
 
+mod primary;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
 use dataplane::ipvs::Bound;
-use kernel::host::{Address, Scope};
+use kernel::host::{Address, ThisMachine};
 use kernel::ipset;
+use model::Family;
 use model::facts::Node;
+
+use primary::WayOut;
 
 /// This machine's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,15 +21,42 @@ pub struct HostFacts {
     pub addresses: Option<BTreeSet<IpAddr>>,
     /// The Node that they make, for when nobody else describes this one.
     pub node: Option<Node>,
+    /// The primary addresses that were chosen because packets to the outside leave from them. Others are stopgaps.
+    pub lasting: BTreeSet<IpAddr>,
 }
 
 impl HostFacts {
     /// Asks the kernel.
     pub fn read(node_name: &str) -> Self {
-        let addresses = read_addresses();
-        let node = addresses.as_ref().map(|addresses| node_with(node_name, addresses));
-        let ips = addresses.map(|addresses| addresses.into_iter().map(|address| address.ip).collect());
-        Self { addresses: ips, node }
+        Self::default().read_again(node_name)
+    }
+
+    /// Asks the kernel again. The primary addresses stay as they were as long as this host has them.
+    #[must_use]
+    pub fn read_again(&self, node_name: &str) -> Self {
+        let Some(addresses) = read_addresses() else { return Self::default() };
+        let way = WayOut::read(&mut ThisMachine);
+        let before = primary::Before { primary: &self.primary(), lasting: &self.lasting };
+        let node = node_with(node_name, primary::in_order(&addresses, &way, &before));
+        let lasting = primary::lasting(&addresses, &way);
+        let ips = addresses.into_iter().map(|address| address.ip).collect();
+        let mut facts = Self { addresses: Some(ips), node: Some(node), lasting: BTreeSet::new() };
+        // One that was chosen for good stays so when the default route leaves its link.
+        let is_lasting = |ip: &IpAddr| lasting.contains(ip) || self.lasting.contains(ip);
+        facts.lasting = facts.primary().into_iter().filter(is_lasting).collect();
+        facts
+    }
+
+    /// Is a primary address a stopgap, for which a better one may come with a route?
+    pub(crate) fn has_stopgap(&self) -> bool {
+        self.primary().iter().any(|ip| !self.lasting.contains(ip))
+    }
+
+    /// The first address of each family.
+    fn primary(&self) -> Vec<IpAddr> {
+        let addresses = self.node.as_ref().map(|node| node.addresses.as_slice()).unwrap_or_default();
+        let first = |family| addresses.iter().find(|ip| Family::of(**ip) == family).copied();
+        Family::ALL.into_iter().filter_map(first).collect()
     }
 }
 
@@ -38,7 +70,7 @@ pub(crate) fn name() -> String {
 /// A Node of this name with the addresses of this host. `None` when the kernel does not tell them: then node ports have no
 /// address to answer at, and the explanation of a packet says so.
 pub(crate) fn node(name: &str) -> Option<Node> {
-    read_addresses().map(|addresses| node_with(name, &addresses))
+    HostFacts::read(name).node
 }
 
 /// Addresses that the IPVS mode, ours or upstream's, gave this host for Services are none of its own.
@@ -78,8 +110,7 @@ pub(crate) fn has_ipvs() -> bool {
 /// The kernel lists virtual servers here, wherever there is IPVS; of this thread's network namespace.
 const HAS_IPVS: &str = "/proc/thread-self/net/ip_vs";
 
-fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {
-    let addresses = in_order(addresses, &links_of_default_routes());
+fn node_with(name: &str, addresses: Vec<IpAddr>) -> Node {
     Node {
         name: name.into(),
         zone: None,
@@ -88,21 +119,4 @@ fn node_with(name: &str, addresses: &BTreeSet<Address>) -> Node {
         is_leaving: false,
         reports: Vec::new(),
     }
-}
-
-/// Those on a link with a default route come first, since the first of a family is the primary one; then those that are valid
-/// everywhere.
-fn in_order(addresses: &BTreeSet<Address>, outward: &BTreeSet<u32>) -> Vec<IpAddr> {
-    let rank = |address: &&Address| {
-        (!outward.contains(&address.link_index), address.scope != Scope::Global, address.link_index)
-    };
-    let mut usable: Vec<&Address> = addresses.iter().filter(|a| !a.ip.is_loopback()).collect();
-    usable.sort_by_key(rank);
-    usable.into_iter().map(|address| address.ip).collect()
-}
-
-fn links_of_default_routes() -> BTreeSet<u32> {
-    let routes = kernel::host::routes().unwrap_or_default();
-    let default = routes.iter().filter(|route| route.prefix_length == 0 && route.gateway.is_some());
-    default.filter_map(|route| route.link_index).collect()
 }

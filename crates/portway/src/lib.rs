@@ -11,6 +11,7 @@
 //! Absent on purpose: decisions about packets. They are the model's.
 
 pub mod cli;
+pub mod doctor;
 pub mod embedded;
 pub mod host;
 pub mod kubeproxy;

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use dataplane::checks::{COMMON, Check};
+use dataplane::served::Served;
+use dataplane::{iptables, ipvs, nftables, userspace};
+use kernel::xtables::Variant;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 
@@ -38,6 +42,27 @@ impl Mode {
             Mode::Iptables => "iptables",
             Mode::Ipvs => "ipvs",
             Mode::Userspace => "userspace",
+        }
+    }
+
+    /// The preconditions of this mode.
+    pub fn checks(self) -> impl Iterator<Item = &'static Check> {
+        let own = match self {
+            Mode::Nftables => nftables::CHECKS,
+            Mode::Iptables => iptables::CHECKS,
+            Mode::Ipvs => ipvs::CHECKS,
+            Mode::Userspace => userspace::CHECKS,
+        };
+        own.iter().chain(COMMON)
+    }
+
+    /// Are these rules of this mode, which writes with this program? Without a program, with any.
+    pub fn owns(self, served: Served, program: Option<Variant>) -> bool {
+        match self {
+            Mode::Nftables => nftables::owns(served),
+            Mode::Iptables => iptables::owns(served, program),
+            Mode::Ipvs => ipvs::owns(served, program),
+            Mode::Userspace => false,
         }
     }
 

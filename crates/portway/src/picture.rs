@@ -14,7 +14,7 @@ use model::time::Timestamp;
 use model::{Changed, Cluster, Config, Delta, Event, ForwardingTable, Report};
 use serde_json::Value;
 
-use crate::embedded::{Embedded, StoreError};
+use crate::embedded::{Embedded, StoreError, Waiting};
 use crate::manifests::Source;
 use crate::objects::{Change, Kind, Object, ObjectKey, Problem};
 use crate::traffic::Traffic;
@@ -115,6 +115,21 @@ impl Picture {
             Keeper::Server { .. } | Keeper::Other { .. } => Vec::new(),
         };
         Ok(self.take(events))
+    }
+
+    /// Services that wait for a new address or port since the state folder cannot be written.
+    pub fn waiting(&self) -> Option<&Waiting> {
+        match &self.keeper {
+            Keeper::Embedded(embedded) => embedded.waiting(),
+            Keeper::Server { .. } | Keeper::Other { .. } => None,
+        }
+    }
+
+    /// These are the addresses of this host: no Service is given one of them by chance.
+    pub fn set_host_addresses(&mut self, addresses: &BTreeSet<IpAddr>) {
+        if let Keeper::Embedded(embedded) = &mut self.keeper {
+            embedded.set_host_addresses(addresses);
+        }
     }
 
     /// These are the problems with files now.

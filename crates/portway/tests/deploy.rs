@@ -197,6 +197,21 @@ fn the_account_has_the_role_of_upstreams_and_nothing_else() {
     assert_eq!(binding["subjects"].as_array().unwrap().len(), 1);
 }
 
+/// The main container's /proc/sys is read-only, so nobody else can.
+#[test]
+fn the_init_container_has_the_node_forward_packets() {
+    let all = written();
+    let (_, set) = all.iter().find(|(_, object)| object["kind"] == "DaemonSet").unwrap();
+    let init = &set["spec"]["template"]["spec"]["initContainers"][0];
+    let arguments: Vec<&str> =
+        init["args"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+    assert!(arguments.contains(&"--init-only") && arguments.contains(&"--set-ip-forward"), "{arguments:?}");
+    assert_eq!(init["securityContext"]["privileged"], true);
+    let words: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let given = Given::parse(&words).unwrap();
+    assert!(given.is_on("set-ip-forward") && given.warnings.is_empty(), "{:?}", given.warnings);
+}
+
 /// As upstream's strict reading has it: no field is unknown, none is without an effect, and all values are right.
 #[test]
 fn the_settings_of_every_overlay_are_understood_whole() {
@@ -231,6 +246,26 @@ fn the_unit_runs_portway_with_options_that_it_has() {
     );
 }
 
+/// The probe and the reload are command lines of this program.
+#[test]
+fn the_unit_reloads_by_sighup_and_the_readiness_probe_has_options_that_exist() {
+    let unit = fs::read_to_string(deploy().join("systemd/portway.service")).unwrap();
+    assert!(unit.lines().any(|line| line == "ExecReload=/bin/kill -HUP $MAINPID"), "{unit}");
+    let text = fs::read_to_string(deploy().join("base/daemonset.yaml")).unwrap();
+    let probe = &objects(&text)[0]["spec"]["template"]["spec"]["containers"][0]["readinessProbe"];
+    let words: Vec<&str> =
+        probe["exec"]["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert_eq!(words[0], "/usr/bin/portway", "where every image has it");
+    let output = Command::new(env!("CARGO_BIN_EXE_portway"))
+        .args(&words[1..])
+        .args(["--run-dir", "/nonexistent/portway"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "not ready, and no malformed command line: {said}");
+    assert!(said.contains("not ready: no portway answers at /nonexistent/portway/portway.sock"), "{said}");
+}
+
 /// After kustomize has put base and overlay together.
 #[test]
 fn kustomize_builds_every_overlay_and_its_container_is_held() {
@@ -246,8 +281,21 @@ fn kustomize_builds_every_overlay_and_its_container_is_held() {
             assert_eq!(unknown_keys(object), Vec::<String>::new(), "{}", folder.display());
         }
         let daemon_set = all.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
-        assert_eq!(daemon_set["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"], 1);
+        let update = &daemon_set["spec"]["updateStrategy"]["rollingUpdate"];
+        assert_eq!((&update["maxSurge"], &update["maxUnavailable"]), (&1.into(), &0.into()));
+        assert_eq!(
+            daemon_set["spec"]["minReadySeconds"], 10,
+            "an image that crashes later stops an update too"
+        );
         let pod = &daemon_set["spec"]["template"]["spec"];
+        let probe = &pod["containers"][0]["readinessProbe"]["exec"]["command"];
+        assert_eq!(
+            *probe,
+            serde_json::json!(["/usr/bin/portway", "status", "--ready"]),
+            "{}",
+            folder.display()
+        );
+        assert!(pod["hostPID"].is_null(), "the probe tells processes apart by their PID namespace");
         assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
         let words = pod["containers"][0]["args"].as_array().unwrap();
         assert!(

@@ -337,30 +337,49 @@ fn a_folder_that_cannot_be_made_is_an_error_with_a_way_out() {
 }
 
 #[test]
-fn after_a_failed_write_nothing_is_given_and_the_next_try_succeeds() {
+fn only_the_service_that_needs_a_new_address_waits_for_the_state_folder_and_it_is_named() {
     let folder = Folder::new();
     let mut cluster = folder.with(&[service("a", "{}")]);
+    let address = cluster.field("a", "/spec/clusterIP");
     // Nobody, not even root, can make a folder's lock where a folder stands.
     let lock = folder.path().join("lock");
     std::fs::remove_file(&lock).unwrap();
     std::fs::create_dir(&lock).unwrap();
-    assert!(cluster.try_apply(&[service("b", "{}")]).is_err());
-    assert_eq!(cluster.field("b", "/spec/clusterIP"), "");
+    let two_ports = "ports: [{name: a, port: 80}, {name: b, port: 81}]";
+    cluster.apply(&[service("b", "{}"), service("a", two_ports)]);
+    let waiting = cluster.0.waiting().expect("the folder cannot be written");
+    let names: Vec<String> = waiting.services.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["default/b"]);
+    assert_eq!(cluster.field("b", "/spec/clusterIP"), "", "nothing is given that is not on the disk");
+    assert_reported(&cluster, &["Service default/b", "spec.clusterIP", "waits until", "lock"]);
+    assert_eq!(
+        (cluster.field("a", "/spec/clusterIP"), cluster.field("a", "/spec/ports/1/port")),
+        (address, "81".into())
+    );
     std::fs::remove_dir(&lock).unwrap();
     cluster.apply(&[]);
     assert_ne!(cluster.field("b", "/spec/clusterIP"), "");
+    assert_eq!((cluster.0.waiting(), cluster.reports()), (None, Vec::new()));
 }
 
 #[test]
 fn a_full_disk_gives_nothing() {
     let folder = Folder::new();
     std::fs::create_dir(folder.path()).unwrap();
-    // Every write to it fails with "no space left on device".
-    if std::os::unix::fs::symlink("/dev/full", folder.path().join("allocations.log.new")).is_err() {
-        return;
-    }
-    let error = folder.try_open().unwrap_err().to_string();
-    assert!(error.contains("No space left") && error.contains("--state-dir"), "{error}");
+    // Every write to it fails with "no space left on device". What could not be written is removed again.
+    let fill = || std::os::unix::fs::symlink("/dev/full", folder.path().join("allocations.log.new")).unwrap();
+    fill();
+    let mut cluster = folder.try_open().unwrap();
+    fill();
+    cluster.apply(&[service("a", "{}"), service("b", "clusterIP: None")]);
+    let waiting = cluster.0.waiting().expect("the disk is full").clone();
+    let names: Vec<String> = waiting.services.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["default/a"]);
+    let reason = waiting.reason;
+    assert!(reason.contains("No space left") && reason.contains("--state-dir"), "{reason}");
+    assert_eq!(cluster.field("a", "/spec/clusterIP"), "");
+    cluster.apply(&[]);
+    assert_ne!(cluster.field("a", "/spec/clusterIP"), "", "there is room again");
 }
 
 #[test]

@@ -355,7 +355,10 @@ fn only_what_changed_is_told() {
     let mut source = folder.source();
     assert_eq!(folder.look(&mut source).0.len(), 2);
     assert_eq!(folder.look(&mut source).0.len(), 0);
-    folder.write("a.yaml", format!("# a comment\n{}---\n{}  \nspec: {{}}\n", service("x"), service("y")));
+    folder.write(
+        "a.yaml",
+        format!("# a comment\n{}---\n{}  \nspec: {{ports: [{{port: 80}}]}}\n", service("x"), service("y")),
+    );
     assert_eq!(folder.look(&mut source).0, ["Service default/y at a.yaml:6"]);
 }
 
@@ -395,15 +398,328 @@ fn a_file_that_becomes_a_fifo_or_a_dangling_link_keeps_its_last_good_content() {
 }
 
 #[test]
-fn a_folder_that_is_deleted_deletes_its_objects() {
+fn a_folder_below_and_a_named_file_that_are_deleted_delete_their_objects() {
     let folder = Folder::new();
-    folder.write("sub/a.yaml", service("x"));
-    let mut source = Source::open(&[folder.path("sub")]).unwrap();
-    assert_eq!(folder.look(&mut source).0.len(), 1);
-    fs::remove_dir_all(folder.path("sub")).unwrap();
+    folder.write("conf/sub/a.yaml", service("x"));
+    let file = folder.write("b.yaml", service("y"));
+    let mut source = Source::open(&[folder.path("conf"), file]).unwrap();
+    assert_eq!(folder.look(&mut source).0.len(), 2);
+    fs::remove_dir_all(folder.path("conf/sub")).unwrap();
+    assert_eq!(folder.look(&mut source), (vec!["Service default/x deleted".to_owned()], vec![]));
+    folder.remove("b.yaml");
     let (changes, problems) = folder.look(&mut source);
-    assert_eq!(changes, ["Service default/x deleted"]);
-    check_problems(&problems, &[&["sub: does not exist any more"]]);
+    assert_eq!(changes, ["Service default/y deleted"]);
+    check_problems(&problems, &[&["b.yaml: does not exist any more; nothing of it is in force"]]);
+}
+
+// Wrong values.
+
+fn web(ports: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{clusterIP: 10.96.0.10, ports: [{ports}]}}\n"
+    )
+}
+
+#[test]
+fn a_quoted_port_does_not_take_the_service_away() {
+    let folder = Folder::new();
+    let good = web("{name: a, port: 80}, {name: b, port: 81}");
+    folder.write("a.yaml", &good);
+    let mut source = folder.source();
+    assert_eq!(folder.look(&mut source).1, [""; 0]);
+    folder.write("a.yaml", format!("# by hand\n{}", web("{name: a, port: \"80\"}")));
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!(changes, [""; 0], "the last good version stays");
+    check_problems(
+        &problems,
+        &[&[
+            "a.yaml:2: Service default/web: spec.ports[0].port `\"80\"`: is a quoted number: write 80",
+            "; its last good version stays in force",
+        ]],
+    );
+    assert!(source.is_complete() && source.doubts().objects.is_empty());
+    folder.write("a.yaml", web("{name: b, port: 81}"));
+    let (changes, problems) = folder.look(&mut source);
+    assert_eq!((changes.len(), problems.len()), (1, 0), "a port that is removed is meant: {problems:?}");
+}
+
+#[test]
+fn a_misspelt_kind_or_name_does_not_take_the_service_away() {
+    let folder = Folder::new();
+    let both = format!("{}---\n{}", service("x"), service("y"));
+    folder.write("a.yaml", &both);
+    let mut source = folder.source();
+    folder.look(&mut source);
+    for wrong in [both.replacen("Service", "Servce", 1), both.replace("name: x", "name: x y")] {
+        folder.write("a.yaml", wrong);
+        let (changes, problems) = folder.look(&mut source);
+        assert_eq!(changes, [""; 0]);
+        check_problems(
+            &problems,
+            &[&["a.yaml: Service default/x stood here before and stays in force"], &["a.yaml:1: "]],
+        );
+    }
+    folder.write("a.yaml", service("y"));
+    assert_eq!(folder.look(&mut source), (vec!["Service default/x deleted".to_owned()], vec![]));
+}
+
+#[test]
+fn an_object_that_was_wrong_from_the_start_is_in_doubt_until_it_is_right() {
+    let folder = Folder::new();
+    folder.write("a.yaml", web("{port: \"80\"}"));
+    let mut source = folder.source();
+    assert_eq!(folder.look(&mut source).0, ["Service default/web at a.yaml:1"], "its good part is in force");
+    let doubtful = |source: &Source| -> Vec<String> {
+        source.doubts().objects.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(doubtful(&source), ["Service default/web"]);
+    for unhelpful in [format!("# a comment\n{}", web("{port: \"80\"}")), "metadata: {name:".to_owned()] {
+        folder.write("a.yaml", unhelpful);
+        folder.look(&mut source);
+        assert_eq!(doubtful(&source), ["Service default/web"], "nothing better is known of it");
+    }
+    folder.write("a.yaml", web("{port: 80}"));
+    folder.look(&mut source);
+    assert_eq!(doubtful(&source), [""; 0]);
+}
+
+#[test]
+fn a_document_that_was_misspelt_from_the_start_is_in_doubt_until_it_is_right() {
+    let slice =
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: x}\naddressType: IPv4\n";
+    for wrong in [
+        service("x").replace("Service", "Servce"),
+        service("x").replace("kind: Service", "knd: Service"),
+        service("x").replace("v1", "vl"),
+        service("x").replace("v1", "core/v1"),
+        service("x").replace("name:", "nme:"),
+        slice.replace("EndpointSlice", "EndpointSlices"),
+        slice.replace("discovery", "discover"),
+    ] {
+        let folder = Folder::new();
+        folder.write("a.yaml", format!("{}---\n{wrong}", service("y")));
+        let mut source = folder.source();
+        folder.look(&mut source);
+        let doubtful = |source: &Source| -> Vec<(usize, String)> {
+            let documents = source.doubts().documents;
+            documents.iter().map(|one| (one.origin.line, one.namespace.to_string())).collect()
+        };
+        let line = service("y").lines().count() + 2;
+        assert_eq!(doubtful(&source), [(line, "default".to_owned())], "{wrong}");
+        folder.write("a.yaml", "metadata: {name:");
+        folder.look(&mut source);
+        assert_eq!(doubtful(&source).len(), 1, "nothing better is known of it");
+        folder.write("a.yaml", format!("{}---\n{}", service("y"), service("x")));
+        folder.look(&mut source);
+        assert_eq!(doubtful(&source), [], "{wrong}");
+    }
+    // Kinds of other projects, and kinds that are not read, are no typing errors.
+    let folder = Folder::new();
+    folder.write("a.yaml", service("x").replace("v1", "serving.knative.dev/v1"));
+    folder.write("b.yaml", service("x").replace("Service", "Endpoints"));
+    folder.write("c.yaml", service("x").replace("Service", "Deployment").replace("v1", "apps/v1"));
+    let mut source = folder.source();
+    folder.look(&mut source);
+    assert!(source.doubts().documents.is_empty(), "{:?}", source.doubts());
+}
+
+// Sources that vanish.
+
+#[test]
+fn a_folder_that_is_put_back_file_by_file_takes_no_service_away() {
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        folder.write(&format!("conf/{name}.yaml"), service(name));
+    }
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    source.limit_writers(Duration::from_millis(300), Duration::from_secs(30));
+    fs::rename(folder.path("conf"), folder.path("away")).unwrap();
+    fs::create_dir(folder.path("conf")).unwrap();
+    let is_told = |problems: &[String], words: &str| problems.iter().any(|problem| problem.contains(words));
+    // A file without any object says nothing about the others.
+    folder.write("conf/empty.yaml", "");
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen.is_empty() && is_told(problems, "conf: has no objects and is another folder than before")
+    });
+    folder.write("conf/a.yaml", service("a"));
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen.is_empty() && is_told(problems, "conf: is another folder than before, and lacks files")
+    });
+    folder.write("conf/b.yaml", service("b"));
+    // It was left alone for a while: now it is complete, and what it lacks is meant.
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen.last().is_some_and(|last| last == "Service default/c deleted") && problems.is_empty()
+    });
+    folder.remove("conf/a.yaml");
+    sees(&folder, &mut source, "Service default/a deleted");
+}
+
+#[test]
+fn a_link_that_is_swapped_counts_at_once_also_for_what_it_lacks() {
+    let folder = Folder::new();
+    folder.write("one/a.yaml", service("a"));
+    folder.write("one/b.yaml", service("b"));
+    folder.write("two/a.yaml", service("a"));
+    symlink("one", folder.path("conf")).unwrap();
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    symlink("two", folder.path("next")).unwrap();
+    fs::rename(folder.path("next"), folder.path("conf")).unwrap();
+    let swapped = Instant::now();
+    sees(&folder, &mut source, "Service default/b deleted");
+    assert!(swapped.elapsed() < Duration::from_secs(3), "a swap is atomic");
+}
+
+#[test]
+fn a_folder_that_is_moved_away_stays_in_force_until_it_is_back() {
+    let folder = Folder::new();
+    folder.write("conf/a.yaml", service("x"));
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    fs::rename(folder.path("conf"), folder.path("away")).unwrap();
+    let is_told = |problems: &[String]| {
+        let words = ["conf: does not exist any more", "what was read from it before stays in force"];
+        problems.iter().any(|problem| words.iter().all(|word| problem.contains(word)))
+    };
+    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && is_told(problems));
+    assert!(source.is_complete());
+    // Somebody makes an empty folder in its place: that is not the one that was deleted file by file.
+    fs::create_dir(folder.path("conf")).unwrap();
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen.is_empty() && problems.iter().any(|problem| problem.contains("moved away or unmounted"))
+    });
+    fs::remove_dir(folder.path("conf")).unwrap();
+    fs::rename(folder.path("away"), folder.path("conf")).unwrap();
+    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && problems.is_empty());
+    folder.remove("conf/a.yaml");
+    sees(&folder, &mut source, "Service default/x deleted");
+}
+
+#[test]
+fn files_deleted_one_by_one_or_all_at_once_are_meant() {
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        folder.write(&format!("{name}.yaml"), service(name));
+    }
+    let mut source = folder.source();
+    folder.look(&mut source);
+    folder.remove("a.yaml");
+    assert_eq!(folder.look(&mut source).0, ["Service default/a deleted"]);
+    folder.remove("b.yaml");
+    folder.remove("c.yaml");
+    let expected = ["Service default/b deleted", "Service default/c deleted"];
+    assert_eq!(folder.look(&mut source), (expected.map(String::from).to_vec(), vec![]));
+}
+
+#[test]
+fn a_link_to_a_folder_that_dangles_keeps_what_was_read_behind_it() {
+    let folder = Folder::new();
+    folder.write("release/a.yaml", service("x"));
+    fs::create_dir(folder.path("conf")).unwrap();
+    symlink("../release", folder.path("conf/current")).unwrap();
+    symlink("release", folder.path("root")).unwrap();
+    for root in ["conf", "root"] {
+        let mut source = Source::open(&[folder.path(root)]).unwrap();
+        assert_eq!(folder.look(&mut source).0.len(), 1);
+        fs::rename(folder.path("release"), folder.path("away")).unwrap();
+        let (changes, problems) = folder.look(&mut source);
+        assert_eq!(changes, [""; 0]);
+        check_problems(&problems, &[&["is a link to", "does not exist", "stays in force"]]);
+        fs::rename(folder.path("away"), folder.path("release")).unwrap();
+        assert_eq!(folder.look(&mut source), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn a_path_without_objects_is_in_doubt_unless_that_is_allowed() {
+    let folder = Folder::new();
+    folder.write("conf/deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n");
+    folder.write("more/a.yaml", web("{port: 80}"));
+    let paths = [folder.path("conf"), folder.path("more")];
+    let mut source = Source::open(&paths).unwrap();
+    source.changes();
+    assert_eq!(source.doubts().empty, [folder.path("conf")]);
+    folder.write("conf/b.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n");
+    source.changes();
+    assert!(source.doubts().is_empty());
+    folder.remove("conf/b.yaml");
+    source.allow_empty();
+    source.changes();
+    assert!(source.doubts().is_empty());
+}
+
+mod needs_root {
+    use super::*;
+
+    const INSIDE: &str = "PORTWAY_TEST_MOUNTS";
+
+    /// Mounts are made in a mount namespace of the test's own, which ends with it.
+    #[test]
+    fn a_folder_that_is_unmounted_stays_in_force_until_it_is_mounted_again() {
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "needs_root::a_folder_that_is_unmounted_stays_in_force_until_it_is_mounted_again";
+            let inside = Command::new("unshare")
+                .args(["--mount", "--propagation", "private"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(INSIDE, "1")
+                .output();
+            return match inside {
+                Err(error) => eprintln!("skipped: unshare cannot be run ({error})"),
+                Ok(output) => {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    if said.contains("Operation not permitted") {
+                        eprintln!("skipped: a mount namespace needs root");
+                    } else {
+                        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+                    }
+                }
+            };
+        }
+        for below in ["", "/team"] {
+            let folder = Folder::new();
+            let place = folder.path(&format!("conf{below}"));
+            fs::create_dir_all(&place).unwrap();
+            let mount = || run(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&place));
+            mount();
+            folder.write(&format!("conf{below}/a.yaml"), service("x"));
+            let mut source = followed(&folder, &[folder.path("conf")]);
+            run(Command::new("umount").arg(&place));
+            follow_until_looked(&folder, &mut source, |seen, problems| {
+                seen.is_empty() && problems.iter().any(|problem| problem.contains("moved away or unmounted"))
+            });
+            // Another file system, which may have the numbers of the one before.
+            mount();
+            follow_until_looked(&folder, &mut source, |seen, problems| {
+                seen.is_empty() && problems.iter().any(|problem| problem.contains("moved away or unmounted"))
+            });
+            folder.write(&format!("conf{below}/a.yaml"), service("y"));
+            follow_until_looked(&folder, &mut source, |seen, problems| {
+                seen.iter().any(|change| change.contains("Service default/y")) && problems.is_empty()
+            });
+            drop(source);
+            run(Command::new("umount").arg(&place));
+        }
+    }
+
+    fn run(command: &mut Command) {
+        assert!(command.status().unwrap().success(), "{command:?}");
+    }
+}
+
+/// Looks again and again, as nothing tells of a mount, until `is_done`; at most ten seconds.
+#[track_caller]
+fn follow_until_looked(folder: &Folder, source: &mut Source, is_done: impl Fn(&[String], &[String]) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let (mut seen, mut said) = (Vec::new(), Vec::new());
+    while Instant::now() < deadline {
+        let (changes, problems) = folder.look(source);
+        seen.extend(changes);
+        if is_done(&seen, &problems) {
+            return;
+        }
+        said = problems;
+        source.wait(Duration::from_millis(200)).unwrap();
+    }
+    panic!("not seen within ten seconds; seen: {seen:#?}, problems: {said:#?}");
 }
 
 // Refusals: each by name, within a second and 64 MiB.
@@ -715,16 +1031,50 @@ fn an_editor_that_renames_is_seen_also_for_a_single_file() {
 }
 
 #[test]
-fn a_write_in_two_parts_is_seen_when_it_is_complete() {
+fn a_slow_write_in_place_counts_when_its_writer_closes_the_file() {
     let folder = Folder::new();
     let file = folder.write("a.yaml", service("x"));
     let mut source = followed(&folder, std::slice::from_ref(&folder.0));
-    let mut writer = File::create(file).unwrap();
+    let mut writer = File::create(&file).unwrap();
+    // Another file is not held back. When its change is seen, the empty one was looked at too.
+    folder.write("b.yaml", service("b"));
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen == ["Service default/b at b.yaml:1"] && problems.is_empty()
+    });
     writer.write_all(b"apiVersion: v1\nkind: Service\nmetadata: {na").unwrap();
-    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && problems.len() == 1);
+    folder.write("b.yaml", service("c"));
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen == ["Service default/b deleted", "Service default/c at b.yaml:1"] && problems.is_empty()
+    });
     writer.write_all(b"me: y}\n").unwrap();
     drop(writer);
+    follow_until(&folder, &mut source, |seen, problems| {
+        seen == ["Service default/x deleted", "Service default/y at a.yaml:1"] && problems.is_empty()
+    });
+    // Emptied and closed: that is meant, and counts at once.
+    drop(File::create(&file).unwrap());
+    let emptied = Instant::now();
+    sees(&folder, &mut source, "Service default/y deleted");
+    assert!(emptied.elapsed() < Duration::from_secs(3), "nobody writes to it");
+}
+
+#[test]
+fn a_writer_that_never_closes_its_file_is_told_and_does_not_hold_it_back_for_ever() {
+    let folder = Folder::new();
+    let file = folder.write("a.yaml", service("x"));
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    source.limit_writers(Duration::from_millis(300), Duration::from_millis(1_500));
+    let mut writer = File::create(file).unwrap();
+    let said =
+        "a.yaml: is shorter than before, and its writer has not closed it; its last good content stays";
+    follow_until(&folder, &mut source, |seen, problems| {
+        assert_eq!(seen, [""; 0]);
+        problems.iter().any(|problem| problem.starts_with(said))
+    });
+    writer.write_all(format!("{}# longer\n", service("y")).as_bytes()).unwrap();
     sees(&folder, &mut source, "Service default/y at a.yaml:1");
+    writer.set_len(0).unwrap();
+    sees(&folder, &mut source, "Service default/y deleted");
 }
 
 #[test]
@@ -747,8 +1097,14 @@ fn a_config_map_is_read_through_its_links_and_its_swap_is_seen() {
         fs::rename(folder.path("mount/..data_tmp"), folder.path("mount/..data")).unwrap();
         sees(&folder, &mut source, &format!("Service default/{name} at mount/sub/b.yaml:1"));
     }
+    fs::create_dir(folder.path("mount/..2026_04")).unwrap();
+    folder.write("mount/..2026_04/sub/b.yaml", service("w"));
+    symlink("..2026_04", folder.path("mount/..data_tmp")).unwrap();
+    fs::rename(folder.path("mount/..data_tmp"), folder.path("mount/..data")).unwrap();
+    folder.remove("mount/a.yaml");
+    sees(&folder, &mut source, "Service default/x deleted");
     fs::remove_dir_all(folder.path("mount/..2026_01")).unwrap();
-    folder.write("mount/..2026_03/sub/b.yaml", service("last"));
+    folder.write("mount/..2026_04/sub/b.yaml", service("last"));
     sees(&folder, &mut source, "Service default/last at mount/sub/b.yaml:1");
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use portway::run::{Answer, Question, Status};
+use portway::run::{Answer, Question, Readiness, Status};
 use portway::socket::{self, AskError, Server};
 
 /// A folder with a socket that answers `status` and nothing else.
@@ -23,6 +23,7 @@ impl Door {
         let answer = move |question| match question {
             Question::Status => Some(Answer::Status(Box::new(status()))),
             Question::Traffic => Some(Answer::Traffic(Vec::new())),
+            Question::Readiness => Some(Answer::Readiness(Readiness { is_ready: true, reason: None })),
             Question::Picture => None,
         };
         std::thread::spawn(move || server.serve(answer));
@@ -105,4 +106,17 @@ fn a_socket_of_an_earlier_life_is_replaced() {
     let again = Server::bind(&door.0).unwrap();
     std::thread::spawn(move || again.serve(|_| Some(Answer::Status(Box::default()))));
     assert_eq!(socket::status(&door.0).unwrap().service_ports, 0);
+}
+
+/// In a rolling update two processes share a folder: a probe must not be answered for by the other one.
+#[test]
+fn readiness_is_told_of_the_process_that_was_asked_about_and_of_no_other() {
+    let door = Door::open("readiness");
+    let own = std::process::id();
+    for process in [None, Some(own)] {
+        assert!(socket::readiness(&door.0, process).unwrap().is_ready);
+    }
+    let error = socket::readiness(&door.0, Some(own + 1)).unwrap_err();
+    assert!(matches!(&error, AskError::OtherProcess { found, .. } if *found == own), "{error}");
+    assert!(error.to_string().contains(&format!("process {own} answers at")), "{error}");
 }

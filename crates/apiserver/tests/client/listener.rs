@@ -45,6 +45,7 @@ pub(crate) fn quick() -> Pace {
         at_once: Duration::from_millis(100),
         calm: Duration::from_secs(5),
         older: Duration::from_secs(600),
+        lookup: Duration::from_millis(5),
     }
 }
 

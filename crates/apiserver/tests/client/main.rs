@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `watching` | what is watched, and how: lists, pages, streams, bookmarks, selectors |
 //! | `announcing` | what we say to the cluster, as Events |
+//! | `lookup` | questions for single Nodes |
 //! | `accounts` | who we are: certificates, tokens that rotate, the account of a Pod |
 //! | `programs` | programs that make our token, also such that fail or hang |
 //! | `faults` | each fault, one by one: what was told stays, and it goes on by itself |
@@ -18,6 +19,7 @@ mod accounts;
 mod announcing;
 mod faults;
 mod listener;
+mod lookup;
 mod programs;
 mod real;
 mod time;

@@ -228,7 +228,8 @@ impl<X: Xtables> FamilyState<X> {
         synced.was_full = true;
         let Compared { scripts, left_behind, stay } = self.compare(style, desired, !self.keeps_leftovers)?;
         self.run(&scripts, synced)?;
-        synced.left_behind.extend(left_behind);
+        let found = if self.keeps_leftovers { &mut synced.kept } else { &mut synced.left_behind };
+        found.extend(left_behind);
         let (variant, family) = (self.door.variant(), self.family);
         synced.stays.extend(stay.iter().map(|chain| {
             format!(
@@ -284,12 +285,8 @@ impl<X: Xtables> FamilyState<X> {
         }
         let stay = removes_leftovers.then(|| observed.delete_stale::<S>(&wanted, &mut steps));
         self.ground = Some(Ground::of(&renderer, desired));
-        let left_behind = removes_leftovers.then(|| observed.left_behind(style, self.family, desired));
-        Ok(Compared {
-            scripts: steps.scripts(),
-            left_behind: left_behind.unwrap_or_default(),
-            stay: stay.unwrap_or_default(),
-        })
+        let left_behind = observed.left_behind(style, self.family, desired);
+        Ok(Compared { scripts: steps.scripts(), left_behind, stay: stay.unwrap_or_default() })
     }
 
     /// What is to be written for a service port: nothing where the program refused it.

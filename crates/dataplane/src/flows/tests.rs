@@ -169,3 +169,55 @@ fn what_is_forgotten_is_what_the_model_calls_stale() {
     }
     eprintln!("counted: {count} pairs of stale sets over {} flows", flows.len());
 }
+
+fn vanished(endpoint: &str, destinations: &[&str]) -> VanishedFlows {
+    let port = ServicePortId {
+        service: model::ServiceName::new("default", "web"),
+        port: "".into(),
+        protocol: Protocol::Tcp,
+    };
+    let destinations = destinations.iter().map(|text| at(text)).collect();
+    VanishedFlows { port, endpoint: at(endpoint), destinations }
+}
+
+#[test]
+fn only_connections_to_the_vanished_endpoint_end_whatever_the_kernel_sends() {
+    let flows = [
+        (6, "10.96.0.10 80", "10.244.1.5 8080"),
+        (6, "192.168.0.1 30080", "10.244.1.5 8080"),
+        (6, "10.96.0.10 80", "10.244.1.6 8080"),
+        (6, "10.244.1.5 8080", "10.244.1.5 8080"),
+        (6, "10.96.0.11 80", "10.244.1.5 8080"),
+        (17, "10.96.0.10 80", "10.244.1.5 8080"),
+        (6, "fd00:96::10 80", "fd00:244::5 8080"),
+        (6, "fd00:96::10 80", "fd00:244::6 8080"),
+    ];
+    let all = BTreeSet::from([
+        vanished("10.244.1.5 8080", &["10.96.0.10 80", "192.168.0.1 30080"]),
+        vanished("fd00:244::5 8080", &["fd00:96::10 80"]),
+    ]);
+    for (sends_everything, shows_twice) in [(false, false), (false, true), (true, false)] {
+        let mut tracker = Simulated { sends_everything, shows_twice, ..tracker(&flows) };
+        let found = Found::read(&mut tracker, &all).unwrap();
+        let ended = found.delete(&mut tracker).unwrap();
+        assert_eq!(ended.values().copied().collect::<Vec<_>>(), [2, 1]);
+        let mut left: Vec<_> = tracker.entries.iter().filter_map(|entry| entry.id).collect();
+        left.sort_unstable();
+        assert_eq!(left, [3, 4, 5, 6, 8]);
+    }
+}
+
+#[test]
+fn sockets_of_this_host_are_ended_and_a_kernel_that_cannot_says_so() {
+    let mut tracker = tracker(&[(6, "10.96.0.10 80", "10.244.1.5 8080")]);
+    let all = BTreeSet::from([vanished("10.244.1.5 8080", &["10.96.0.10 80"])]);
+    let found = Found::read(&mut tracker, &all).unwrap();
+    let socket = ("10.244.0.9:40000".parse().unwrap(), "10.96.0.10:80".parse().unwrap());
+    let other = ("10.244.0.9:40001".parse().unwrap(), "10.96.0.10:80".parse().unwrap());
+    let mut sockets = sock_diag::Simulated { sockets: BTreeSet::from([socket, other]), fault: None };
+    assert_eq!(found.end_sockets(&mut sockets, |_| false), Ok(0));
+    assert_eq!(found.end_sockets(&mut sockets, |ip| ip == socket.0.ip()), Ok(1));
+    assert_eq!(sockets.sockets, BTreeSet::from([other]));
+    sockets.fault = Some(sock_diag::Error::Unsupported);
+    assert_eq!(found.end_sockets(&mut sockets, |_| true), Err(sock_diag::Error::Unsupported));
+}

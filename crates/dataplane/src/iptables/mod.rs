@@ -26,6 +26,17 @@ pub use sync::Iptables;
 
 use crate::chains;
 pub use crate::chains::{Base, Chain, Jump, PortRules, Shared, Tables};
+use crate::checks::{BRIDGE_HAIRPIN, BRIDGE_NETFILTER, Check, FORWARD_FILTER, IP_FORWARD};
+use crate::served::Served;
+use kernel::xtables::Variant;
+
+/// What else must be so on this host: packets are translated, and then forwarded as any others.
+pub const CHECKS: &[Check] = &[IP_FORWARD, FORWARD_FILTER, BRIDGE_NETFILTER, BRIDGE_HAIRPIN];
+
+/// Are these rules of this mode, which writes with this program?
+pub fn owns(served: Served, program: Option<Variant>) -> bool {
+    matches!(served, Served::Chains(variant, _) if program.is_none_or(|program| program == variant))
+}
 
 /// Everything of one family as text, the jumps too: what a first sync writes into a kernel that has nothing of ours.
 ///

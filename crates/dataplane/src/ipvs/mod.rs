@@ -70,6 +70,19 @@ pub use sync::Ipvs;
 pub use traces::Traces;
 pub use withdraw::{Forget, Withdrawn, withdraw};
 
+use crate::checks::{BRIDGE_NETFILTER, Check, IP_FORWARD};
+use crate::served::Served;
+use kernel::xtables::Variant;
+
+/// What else must be so on this host. A request is delivered to IPVS and sent on by it, so only answers are forwarded: rules that
+/// drop forwarded packets are asked about the first packet alone, and cannot be judged here.
+pub const CHECKS: &[Check] = &[IP_FORWARD, BRIDGE_NETFILTER];
+
+/// Are these rules of this mode, which writes with this program?
+pub fn owns(served: Served, program: Option<Variant>) -> bool {
+    matches!(served, Served::Chains(variant, _) if program.is_none_or(|program| program == variant))
+}
+
 /// The interface that upstream makes for the addresses of Services, and so do we.
 pub const DUMMY: &str = "kube-ipvs0";
 

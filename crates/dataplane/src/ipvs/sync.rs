@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kernel::ipvs::{Request, What};
 use kernel::xtables::Xtables;
+use model::flows::VanishedFlows;
 use model::table::NodeView;
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
@@ -153,7 +154,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         synced: &mut Synced,
     ) -> Result<Vec<Trouble>, SyncError> {
         synced.was_full = true;
-        let (delta, observed) = self.compare(desired, self.keeps_leftovers)?;
+        let (delta, observed) = self.compare(desired, self.keeps_leftovers, &mut synced.kept)?;
         self.strangers.extend(&observed.strangers);
         self.wanted.warn_of_strangers(&self.strangers);
         self.node = Some(desired.node().clone());
@@ -170,14 +171,20 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         Ok(trouble)
     }
 
-    /// What differs. While not all is known, what nobody asks for is kept.
-    fn compare(&mut self, desired: &ForwardingTable, is_kept: bool) -> Result<(Delta, Observed), SyncError> {
+    /// What differs. While not all is known, what no service port asks for is kept, and added to `kept`.
+    fn compare(
+        &mut self,
+        desired: &ForwardingTable,
+        is_kept: bool,
+        kept: &mut BTreeSet<Frontend>,
+    ) -> Result<(Delta, Observed), SyncError> {
         let earlier = observed::marked(self.rules.doors())?;
         let wanted = self.wanted.render_all(desired, &self.families, &self.options, earlier.clone());
         let observed = observed::read(&mut self.doors, &self.families, &self.options, &wanted)?;
         let mut delta = Delta::between(&observed.items, &wanted);
         self.rules.style.outside = self.wanted.outside();
         if is_kept {
+            kept.extend(delta.removed.iter().filter_map(|item| left_behind(item, desired)));
             keep::leftovers(&mut delta, &wanted);
             self.keep_outside(earlier);
         }
@@ -254,6 +261,19 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         (!self.drain.servers().is_empty()).then_some(DRAIN_AFTER)
     }
 
+    /// Removes real servers that wait for connections to endpoints that have vanished. The kernel ends those connections at their next
+    /// packet (`expire_nodest_conn`).
+    fn remove_vanished(&mut self, vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+        let gone: BTreeSet<SocketAddr> =
+            vanished.iter().map(|flows| SocketAddr::from(flows.endpoint)).collect();
+        let draining = self.drain.servers();
+        let due: Draining = draining.into_iter().filter(|(_, address)| gone.contains(address)).collect();
+        let requests = due.iter().map(|(what, address)| Request::DeleteServer(*what, *address)).collect();
+        write::step(&mut self.doors, &self.options.interface, &Step::Servers(requests))?;
+        self.drain.end(&due);
+        Ok(())
+    }
+
     /// Removes real servers that all connections have left.
     fn remove_drained(&mut self, synced: &mut Synced) -> Result<(), SyncError> {
         let draining = self.drain.servers();
@@ -312,7 +332,7 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
-        let (delta, observed) = self.compare(desired, false)?;
+        let (delta, observed) = self.compare(desired, false, &mut BTreeSet::new())?;
         self.node = None;
         let mut lines = settings::lines(&mut self.doors, self.options.strict_arp)?;
         lines.extend(timeouts::lines(self.doors.servers(), self.options.timeouts)?);
@@ -333,6 +353,10 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
             lines.extend(names::on(interface).map(|record| format!("destroy set {}", record.name)));
         }
         Ok(lines)
+    }
+
+    fn end_connections(&mut self, vanished: &BTreeSet<VanishedFlows>) -> Result<(), SyncError> {
+        self.remove_vanished(vanished).inspect_err(|_| self.node = None)
     }
 
     fn leaving(&mut self) -> Option<Leaving> {

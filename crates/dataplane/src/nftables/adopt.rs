@@ -75,9 +75,11 @@ impl FamilyState {
             None => self.cold_start(kernel, desired, synced)?,
             Some(Ok(observed)) => match self.compare(&observed, desired, leftovers) {
                 Some(transaction) => {
-                    if leftovers == Leftovers::Remove {
-                        synced.left_behind.extend(observed.left_behind(desired));
-                    }
+                    let found = match leftovers {
+                        Leftovers::Remove => &mut synced.left_behind,
+                        Leftovers::Keep => &mut synced.kept,
+                    };
+                    found.extend(observed.left_behind(desired));
                     self.run(kernel, transaction, synced)?;
                 }
                 None => self.replace(kernel, desired, &observed.doors(), synced)?,

@@ -31,7 +31,17 @@ pub use meddling::Listener;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
 use tracked::Tracked;
 
+use crate::checks::{BRIDGE_HAIRPIN, BRIDGE_NETFILTER, Check, FORWARD_FILTER, IP_FORWARD};
+use crate::served::Served;
 use crate::{Dataplane, Scope, SyncError, Synced};
+
+/// What else must be so on this host: packets are translated, and then forwarded as any others.
+pub const CHECKS: &[Check] = &[IP_FORWARD, FORWARD_FILTER, BRIDGE_NETFILTER, BRIDGE_HAIRPIN];
+
+/// Are these rules of this mode?
+pub fn owns(served: Served) -> bool {
+    matches!(served, Served::Table(_))
+}
 
 /// A packet is long past its lookups after this: what nothing leads to any more can go.
 const SETTLE_AFTER: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
 //! The relay itself: opens and closes listeners, and hands them to a successor. Its workers do the carrying.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -117,6 +117,24 @@ impl Relay {
         let of =
             |mailbox: &Mailbox| mailbox.connections.load(Relaxed).saturating_sub(mailbox.late.load(Relaxed));
         self.shared.mailboxes.iter().map(of).sum()
+    }
+
+    /// Resets connections to these endpoints; how many of each there were.
+    pub fn cut_to(&self, endpoints: BTreeSet<SocketAddr>) -> BTreeMap<SocketAddr, u64> {
+        let (receipt, answers) = channel();
+        let endpoints = Arc::new(endpoints);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Letter::CutTo(Arc::clone(&endpoints), receipt.clone()));
+        }
+        drop(receipt);
+        let (until, mut cut) = (Instant::now() + NOTICE, BTreeMap::new());
+        // It ends when the last worker has answered. One that hangs is not waited for.
+        while let Ok(answer) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            for (endpoint, count) in answer {
+                *cut.entry(endpoint).or_default() += count;
+            }
+        }
+        cut
     }
 
     /// Resets all connections, so that no end takes a part for the whole.

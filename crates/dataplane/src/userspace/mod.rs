@@ -33,6 +33,11 @@ pub use render::SHARED;
 pub use sync::Userspace;
 
 use crate::chains::{self, Style as _, Tables};
+use crate::checks::Check;
+
+/// What else must be so on this host: nothing. The relay ends connections and begins others, so nothing is forwarded and no
+/// answer has to be translated back by a bridge.
+pub const CHECKS: &[Check] = &[];
 
 /// What the operator chose for this mode.
 #[derive(Clone, Copy, Debug)]

@@ -130,6 +130,10 @@ impl<T: Host> Host for Gated<T> {
     fn routes(&mut self) -> netlink::Result<BTreeSet<Route>> {
         self.door.routes()
     }
+
+    fn source_address(&mut self, destination: IpAddr) -> netlink::Result<Option<IpAddr>> {
+        self.door.source_address(destination)
+    }
 }
 
 impl<T: ChangeHost> Gated<T> {

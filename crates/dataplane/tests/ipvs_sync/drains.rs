@@ -1,5 +1,7 @@
 //! Real servers that wait for their connections to end.
 
+use model::flows::VanishedFlows;
+
 use super::*;
 
 #[test]
@@ -62,4 +64,27 @@ fn endpoints_of_udp_and_of_dh_go_at_once() {
         let servers = mode.doors().servers().virtual_servers().unwrap();
         assert!(servers.iter().all(|one| weights(&mut mode, &one.what).len() == 1), "{protocol}");
     }
+}
+
+#[test]
+fn a_vanished_endpoint_goes_at_once_and_others_go_on_draining() {
+    let (mut mode, _) = fresh();
+    let three = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1", "10.244.0.2", "10.244.0.3"])]);
+    let one = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]);
+    let (what, vanished, leaving) = (tcp("10.96.0.1:80"), at("10.244.0.2:8080"), at("10.244.0.3:8080"));
+    mode.sync(&three, Scope::Everything).unwrap();
+    for endpoint in [vanished, leaving] {
+        assert!(mode.doors().servers.set_connections(&what, endpoint, 1, 0));
+    }
+    changed(&mut mode, &one, &[id("a", Protocol::Tcp)]);
+    let flows = VanishedFlows {
+        port: id("a", Protocol::Tcp),
+        endpoint: (vanished.ip(), vanished.port()),
+        destinations: [(ip("10.96.0.1"), 80)].into(),
+    };
+    mode.end_connections(&[flows].into()).unwrap();
+    assert_eq!(weights(&mut mode, &what), [(at("10.244.0.1:8080"), 1), (leaving, 0)]);
+    // At its cluster IP and at its node port.
+    assert_eq!(mode.leaving().map(|leaving| leaving.count), Some(2));
+    assert_eq!(mode.sync(&one, Scope::Everything).unwrap().operations, 0);
 }

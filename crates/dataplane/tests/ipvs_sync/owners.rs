@@ -61,6 +61,8 @@ fn upstreams_are_taken_over_and_its_stale_ones_go() {
     mode.doors().servers.take_requests();
     let known = mode.sync(&table, Scope::AllThatIsKnown).unwrap();
     assert!(known.left_behind.is_empty());
+    let kept: Vec<String> = known.kept.iter().map(|frontend| format!("{frontend:?}")).collect();
+    assert!(kept.iter().any(|frontend| frontend.contains("10.96.0.77")), "{kept:?}");
     assert!(server(&mut mode, &tcp("10.96.0.77:80")).is_some(), "it may be asked for later");
     let requests = mode.doors().servers.take_requests();
     assert!(

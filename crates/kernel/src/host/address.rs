@@ -10,6 +10,12 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// For IPv4 "secondary", for IPv6 "temporary": one bit with two meanings.
+const IFA_F_SECONDARY_OR_TEMPORARY: u32 = 0x01;
+const IFA_F_DADFAILED: u32 = 0x08;
+const IFA_F_DEPRECATED: u32 = 0x20;
+const IFA_F_TENTATIVE: u32 = 0x40;
 
 /// One address that this host answers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +30,52 @@ pub struct Address {
     pub link_index: u32,
     /// The name of that link; empty if the link went away while we read.
     pub link_name: String,
+    /// What else the kernel knows about it.
+    pub flags: AddressFlags,
+}
+
+impl Address {
+    /// IPv4: another address of the same network was on the link before it. The kernel never selects it as a source by itself.
+    pub fn is_secondary(&self) -> bool {
+        self.ip.is_ipv4() && self.flags.has(IFA_F_SECONDARY_OR_TEMPORARY)
+    }
+
+    /// IPv6: made by the privacy extensions (RFC 8981). It is replaced after some hours.
+    pub fn is_temporary(&self) -> bool {
+        self.ip.is_ipv6() && self.flags.has(IFA_F_SECONDARY_OR_TEMPORARY)
+    }
+
+    /// Its preferred lifetime is over: new connections should not use it.
+    pub fn is_deprecated(&self) -> bool {
+        self.flags.has(IFA_F_DEPRECATED)
+    }
+
+    /// IPv6: duplicate address detection has not ended, or found another host with this address.
+    pub fn is_tentative(&self) -> bool {
+        self.flags.has(IFA_F_TENTATIVE) || self.flags.has(IFA_F_DADFAILED)
+    }
+
+    /// Is it alone in its network (`/32`, `/128`), as a virtual IP usually is?
+    pub fn is_single_host(&self) -> bool {
+        self.prefix_length == if self.ip.is_ipv4() { 32 } else { 128 }
+    }
+}
+
+/// The flags of an address (`IFA_F_*`), as the kernel numbers them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AddressFlags(pub u32);
+
+impl AddressFlags {
+    /// The address came second in its network (IPv4), or is temporary (IPv6).
+    pub const SECONDARY_OR_TEMPORARY: Self = Self(IFA_F_SECONDARY_OR_TEMPORARY);
+    /// The preferred lifetime is over.
+    pub const DEPRECATED: Self = Self(IFA_F_DEPRECATED);
+    /// Duplicate address detection has not ended.
+    pub const TENTATIVE: Self = Self(IFA_F_TENTATIVE);
+
+    fn has(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
 }
 
 /// How far an address is valid.
@@ -68,11 +120,14 @@ pub(super) fn decode(body: &[u8], names: &BTreeMap<u32, String>) -> Result<Addre
     let (fixed, rest) = split_fixed::<8>(body)?;
     let link_index = u32::from_ne_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
     let (mut address, mut local) = (None, None);
+    // The fixed part has room for the eight oldest flags; the attribute has all of them.
+    let mut flags = AddressFlags(u32::from(fixed[2]));
     for attribute in Attributes::new(rest) {
         let attribute = attribute?;
         match attribute.kind {
             IFA_ADDRESS => address = Some(ip(attribute.value)?),
             IFA_LOCAL => local = Some(ip(attribute.value)?),
+            IFA_FLAGS => flags = AddressFlags(attribute.u32()?),
             _ => {}
         }
     }
@@ -85,5 +140,6 @@ pub(super) fn decode(body: &[u8], names: &BTreeMap<u32, String>) -> Result<Addre
         scope: Scope::from(fixed[3]),
         link_index,
         link_name: names.get(&link_index).cloned().unwrap_or_default(),
+        flags,
     })
 }

@@ -14,10 +14,10 @@ mod simulated;
 mod watch;
 mod write;
 
-pub use address::{Address, Scope, addresses};
+pub use address::{Address, AddressFlags, Scope, addresses};
 pub use change::{ChangeError, ChangeHost, Unchanged};
-pub use link::{Link, links};
-pub use route::{Route, RouteKind, RouteTable, routes};
+pub use link::{Bridge, BridgePort, Link, bridge_ports, bridges, links};
+pub use route::{Route, RouteKind, RouteTable, has_policy_routing, routes, source_address};
 pub use simulated::Simulated;
 pub use watch::{Change, Watch};
 
@@ -36,6 +36,9 @@ pub trait Host {
 
     /// Its routes, of the tables `main` and `local`.
     fn routes(&mut self) -> Result<BTreeSet<Route>>;
+
+    /// The source address that its kernel selects for a packet to `destination`; `None` where no route leads there.
+    fn source_address(&mut self, destination: IpAddr) -> Result<Option<IpAddr>>;
 }
 
 /// This machine, as the calling thread's network namespace shows it.
@@ -53,6 +56,10 @@ impl Host for ThisMachine {
 
     fn routes(&mut self) -> Result<BTreeSet<Route>> {
         routes()
+    }
+
+    fn source_address(&mut self, destination: IpAddr) -> Result<Option<IpAddr>> {
+        source_address(destination)
     }
 }
 
@@ -75,6 +82,7 @@ fn ip(bytes: &[u8]) -> Result<IpAddr> {
 /// Tries every decoder of this folder on the same bytes.
 #[cfg(test)]
 pub(crate) fn decode_all(body: &[u8]) {
+    let _ = (link::decode_bridge(body), route::decode_rule(body));
     let _ =
         (link::decode(body), address::decode(body, &std::collections::BTreeMap::new()), route::decode(body));
 }

@@ -8,6 +8,9 @@ use crate::netlink::{Attributes, MessageWriter, Protocol, Result, Socket};
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
+const RTM_NEWRULE: u16 = 32;
+const RTM_GETRULE: u16 = 34;
+const FRA_TABLE: u16 = 15;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -15,7 +18,9 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_TABLE: u16 = 15;
 const RTM_F_CLONED: u32 = 0x200;
+const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+const TABLE_DEFAULT: u32 = 253;
 const TABLE_MAIN: u32 = 254;
 const TABLE_LOCAL: u32 = 255;
 
@@ -82,6 +87,62 @@ pub fn routes() -> Result<BTreeSet<Route>> {
         if head.kind == RTM_NEWROUTE { decode(body) } else { Ok(None) }
     })?;
     Ok(found.into_iter().collect())
+}
+
+/// The source address that the kernel selects for a packet to `destination`; `None` where no route leads there. Nothing is sent.
+pub fn source_address(destination: IpAddr) -> Result<Option<IpAddr>> {
+    let request = |message: &mut MessageWriter| {
+        let (family, bits, bytes) = match destination {
+            IpAddr::V4(ip) => (AF_INET, 32, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (AF_INET6, 128, ip.octets().to_vec()),
+        };
+        message.raw(&[family, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        message.attribute(RTA_DST, &bytes);
+    };
+    let mut socket = Socket::open(Protocol::Route)?;
+    match socket.ask("look up a route", RTM_GETROUTE, request, preferred_source) {
+        Err(error) if error.errno().is_some_and(|errno| NO_ROUTE.contains(&errno.0)) => Ok(None),
+        answer => answer,
+    }
+}
+
+/// The kernel's answers for a destination that no route leads to.
+const NO_ROUTE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
+
+fn preferred_source(body: &[u8]) -> Result<Option<IpAddr>> {
+    let (_, rest) = split_fixed::<12>(body)?;
+    for attribute in Attributes::new(rest) {
+        let attribute = attribute?;
+        if attribute.kind == RTA_PREFSRC {
+            return ip(attribute.value).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a rule of policy routing sends packets of this thread's network namespace to a table other than `local`, `main` and
+/// `default`: then the routes that [`routes`] lists may not be the ones that decide.
+pub fn has_policy_routing() -> Result<bool> {
+    // A fib_rule_hdr of zeroes: every family, every rule.
+    let request = |message: &mut MessageWriter| message.raw(&[0; 12]);
+    let mut socket = Socket::open(Protocol::Route)?;
+    let found = socket.list("rules of policy routing", RTM_GETRULE, request, |head, body| {
+        if head.kind == RTM_NEWRULE { decode_rule(body) } else { Ok(None) }
+    })?;
+    Ok(!found.is_empty())
+}
+
+/// The table of a rule that leads to another table than the usual ones.
+pub(super) fn decode_rule(body: &[u8]) -> Result<Option<u32>> {
+    let (fixed, rest) = split_fixed::<12>(body)?;
+    let mut table = u32::from(fixed[4]);
+    for attribute in Attributes::new(rest) {
+        let attribute = attribute?;
+        if attribute.kind == FRA_TABLE {
+            table = attribute.u32()?;
+        }
+    }
+    Ok((!(TABLE_DEFAULT..=TABLE_LOCAL).contains(&table)).then_some(table))
 }
 
 /// Decodes the body of one `RTM_NEWROUTE` message; `None` for other tables and cached routes.

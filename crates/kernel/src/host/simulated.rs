@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Address, ChangeError, ChangeHost, Host, Link, Route, Scope, Unchanged};
+use super::{Address, AddressFlags, ChangeError, ChangeHost, Host, Link, Route, Scope, Unchanged};
 use crate::netlink::{Error, Result};
 
 /// What a machine would show.
@@ -19,6 +19,8 @@ pub struct Simulated {
     pub links: BTreeSet<Link>,
     /// Its routes.
     pub routes: BTreeSet<Route>,
+    /// The source address that it selects for packets to the outside, at most one of each family.
+    pub sources: BTreeSet<IpAddr>,
     /// If set, every reading fails with it.
     pub fault: Option<Error>,
     /// If set, every change fails with it.
@@ -28,10 +30,15 @@ pub struct Simulated {
 impl Simulated {
     /// A link that is up, with an address of global scope; the link is made if it is not there.
     pub fn add(&mut self, link_name: &str, ip: IpAddr, prefix_length: u8) {
+        self.add_flagged(link_name, ip, prefix_length, AddressFlags::default());
+    }
+
+    /// As [`Simulated::add`], with flags.
+    pub fn add_flagged(&mut self, link_name: &str, ip: IpAddr, prefix_length: u8, flags: AddressFlags) {
         let known = self.links.iter().find(|link| link.name == link_name).map(|link| link.index);
         let link_index = known.unwrap_or_else(|| self.add_link(link_name));
         let (scope, link_name) = (Scope::Global, link_name.to_owned());
-        self.addresses.insert(Address { ip, prefix_length, scope, link_index, link_name });
+        self.addresses.insert(Address { ip, prefix_length, scope, link_index, link_name, flags });
     }
 
     fn add_link(&mut self, name: &str) -> u32 {
@@ -61,6 +68,11 @@ impl Host for Simulated {
 
     fn routes(&mut self) -> Result<BTreeSet<Route>> {
         self.read(&self.routes)
+    }
+
+    fn source_address(&mut self, destination: IpAddr) -> Result<Option<IpAddr>> {
+        let source = self.sources.iter().find(|source| source.is_ipv4() == destination.is_ipv4()).copied();
+        self.read(&source)
     }
 }
 

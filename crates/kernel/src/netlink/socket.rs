@@ -24,6 +24,8 @@ pub enum Protocol {
     Route,
     /// `nf_tables`, conntrack, ipset.
     Netfilter,
+    /// Sockets of this machine.
+    SocketDiagnostics,
     /// Families that get their number when they are loaded: IPVS.
     Generic,
 }
@@ -44,6 +46,7 @@ impl Socket {
         let fd = sys::socket(match protocol {
             Protocol::Route => libc::NETLINK_ROUTE,
             Protocol::Netfilter => libc::NETLINK_NETFILTER,
+            Protocol::SocketDiagnostics => libc::NETLINK_SOCK_DIAG,
             Protocol::Generic => libc::NETLINK_GENERIC,
         })?;
         // Both options make errors better, not possible: a kernel without them still answers.

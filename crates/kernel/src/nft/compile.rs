@@ -19,6 +19,10 @@ const FIRST: Register = Register(0);
 const STATUS_DNAT: u32 = 1 << 5;
 /// The bit for "new" in a connection's state.
 const STATE_NEW: u32 = 1 << 3;
+const STATE_INVALID: u32 = 1;
+/// Where the flags are in a TCP header, and the bit of the first packet.
+const TCP_FLAGS: u32 = 13;
+const TCP_SYN: u8 = 2;
 /// `RTN_LOCAL`: the routing tables say that this host answers to the address.
 const ROUTE_LOCAL: u32 = 2;
 /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`.
@@ -85,6 +89,7 @@ impl Program {
             }
             Match::CtStatusDnat => self.ct_bit(CtKey::Status, STATUS_DNAT),
             Match::CtStateNew => self.ct_bit(CtKey::State, STATE_NEW),
+            Match::MidStream => self.mid_stream(),
             Match::Local(side) => {
                 self.add(Expression::Fib { to: FIRST, is_source: *side == Side::Source });
                 self.compare(true, &ROUTE_LOCAL.to_ne_bytes());
@@ -120,6 +125,7 @@ impl Program {
             Selector::Source => self.address(Side::Source, to),
             Selector::Destination => self.address(Side::Destination, to),
             Selector::Protocol => meta(MetaKey::Protocol),
+            Selector::SourcePort => Expression::Payload { to, header: Header::Transport, offset: 0, size: 2 },
             Selector::Port => Expression::Payload { to, header: Header::Transport, offset: 2, size: 2 },
             Selector::Priority | Selector::PriorityAnd(_) => meta(MetaKey::Priority),
             Selector::Mark => meta(MetaKey::Mark),
@@ -163,6 +169,13 @@ impl Program {
         self.add(Expression::Ct { to: FIRST, key });
         self.bitwise(FIRST, bit, 0);
         self.compare(false, &[0; 4]);
+    }
+
+    fn mid_stream(&mut self) {
+        self.add(Expression::Payload { to: FIRST, header: Header::Transport, offset: TCP_FLAGS, size: 1 });
+        self.add(Expression::Bitwise { register: FIRST, mask: vec![TCP_SYN], xor: vec![0] });
+        self.compare(true, &[0]);
+        self.ct_bit(CtKey::State, STATE_NEW | STATE_INVALID);
     }
 
     /// A prefix that ends between bytes is masked; one that ends at a byte is simply compared, shorter.

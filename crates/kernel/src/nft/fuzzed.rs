@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::batch::{Batch, Ending};
+use super::foreign;
 use super::monitor;
 use super::object::Family;
 use super::transaction::Transaction;
@@ -41,6 +42,8 @@ fn chain(body: &[u8]) -> Result<()> {
 }
 
 fn rule(body: &[u8]) -> Result<()> {
+    // Rules of other programs are read from the same bytes, by a decoder that knows more expressions.
+    foreign::rule(read::open(body)?.1)?;
     read::rule(read::open(body)?.1).map(drop)
 }
 

@@ -12,6 +12,7 @@
 //! | `transaction`, `batch` | what is to change; its bytes, and which byte belongs to which operation |
 //! | `netlink`, `listing`, `listed` | the real thing: [`Netlink`]; what it holds |
 //! | `simulated/` | its twin: [`Simulated`], which also executes packets |
+//! | `foreign` | rules of other programs, of every family, as one packet meets them |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
 //! | `faulty`, `faulty_answers`, `faulty_events` | a kernel that fails on command, and notifications that are lost: for tests |
 //!
@@ -42,6 +43,7 @@ mod expression;
 mod faulty;
 mod faulty_answers;
 mod faulty_events;
+pub(crate) mod foreign;
 #[cfg(test)]
 mod fuzzed;
 mod listed;
@@ -66,6 +68,7 @@ pub use expression::{CtKey, DynsetChange, Expression, Found, Header, MetaKey, Re
 pub use faulty::{Fault, Faulty};
 pub use faulty_answers::Answer;
 pub use faulty_events::{Losing, Loss};
+pub use foreign::is_present;
 pub use listed::{Listed, ListedRule, ListedSet};
 pub use monitor::{Event, Monitor, Object};
 pub use netlink::Netlink;

@@ -149,6 +149,8 @@ pub enum Match {
     CtStatusDnat,
     /// `ct state new`: it is the first packet of a connection.
     CtStateNew,
+    /// `tcp flags & syn == 0 ct state new,invalid`: it belongs to a TCP connection that the kernel does not know.
+    MidStream,
     /// `fib daddr type local`: this host answers to the address.
     Local(Side),
     /// `meta mark & mask == value`.
@@ -203,6 +205,8 @@ pub enum Selector {
     Destination,
     /// The transport protocol.
     Protocol,
+    /// The source port.
+    SourcePort,
     /// The destination port.
     Port,
     /// The packet's priority.
@@ -228,7 +232,7 @@ impl Selector {
         match self {
             Self::Source | Self::Destination => family.address(),
             Self::Protocol => Kind::Protocol,
-            Self::Port => Kind::Port,
+            Self::SourcePort | Self::Port => Kind::Port,
             Self::Priority | Self::PriorityAnd(_) => Kind::Priority,
             Self::Mark => Kind::Mark,
             Self::InputInterface => Kind::Interface,

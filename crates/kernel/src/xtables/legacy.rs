@@ -4,7 +4,7 @@
 //! socket for that, which needs `CAP_NET_RAW`; the kernel answers the same question on any socket to whoever may change the network.
 //! So a process that may not use those programs can still see whether somebody else's rules are there.
 //!
-//! Absent on purpose: rules, and writing. For both there are the programs.
+//! Absent on purpose: writing, for which there are the programs. `legacy_rules` reads rules from the same entries.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -20,7 +20,7 @@ const GET_INFO: c_int = 64;
 const GET_ENTRIES: c_int = 65;
 const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];
 /// The name of a table, with what fills it up.
-const NAME: usize = 32;
+pub(super) const NAME: usize = 32;
 /// `struct ipt_getinfo`: a name, which hooks, two numbers for each of five hooks, how many entries, and how large they are.
 const INFO: usize = NAME + 4 + 2 * 5 * 4 + 4 + 4;
 /// `struct ipt_get_entries` without its entries.
@@ -30,10 +30,10 @@ const SIZE_MAX: usize = 512 << 20;
 /// So often it is asked for a table that changes all the while.
 const TRIES: usize = 3;
 /// The target of an entry that begins a chain; its data are the name.
-const HEAD_OF_CHAIN: &[u8] = b"ERROR";
+pub(super) const HEAD_OF_CHAIN: &[u8] = b"ERROR";
 /// `struct xt_entry_target` up to its data, and where in it the name is.
-const TARGET_HEAD: usize = 32;
-const TARGET_NAME: usize = 2;
+pub(super) const TARGET_HEAD: usize = 32;
+pub(super) const TARGET_NAME: usize = 2;
 
 /// The legacy tables of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Legacy {
             return None;
         }
         let of_table = |table: Table| {
-            let names = again(|| chains(family, table))?;
+            let names = again(|| chains(family, table.name()))?;
             Ok(names.into_iter().map(move |name| (table, name)).collect::<Vec<_>>())
         };
         let all: io::Result<Vec<_>> = TABLES.into_iter().filter(has).map(of_table).collect();
@@ -74,7 +74,7 @@ impl Legacy {
 }
 
 /// Asks anew where somebody changed the table between two questions, which the kernel tells by EAGAIN.
-fn again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
         match ask() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -84,14 +84,19 @@ fn again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     ask()
 }
 
-fn chains(family: Family, table: Table) -> io::Result<Vec<String>> {
+fn chains(family: Family, table: &str) -> io::Result<Vec<String>> {
+    names(family, &entries(family, table)?.1)
+}
+
+/// What the kernel says about a table that is there (see `INFO`), and its entries one after the other.
+pub(super) fn entries(family: Family, table: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let (domain, level) = match family {
         Family::V4 => (libc::AF_INET, libc::SOL_IP),
         Family::V6 => (libc::AF_INET6, libc::SOL_IPV6),
     };
     let socket = socket(domain, libc::SOCK_DGRAM, 0)?;
     let mut info = [0; INFO];
-    info[..table.name().len()].copy_from_slice(table.name().as_bytes());
+    info.get_mut(..table.len()).ok_or_else(odd)?.copy_from_slice(table.as_bytes());
     ask(socket.as_fd(), level, GET_INFO, &mut info)?;
     let size = usize::try_from(number(&info, INFO - 4)?).unwrap_or(usize::MAX);
     if size > SIZE_MAX {
@@ -102,7 +107,8 @@ fn chains(family: Family, table: Table) -> io::Result<Vec<String>> {
     entries[NAME..NAME + 4].copy_from_slice(&info[INFO - 4..]);
     // Somebody who changes the table meanwhile makes this fail.
     ask(socket.as_fd(), level, GET_ENTRIES, &mut entries)?;
-    names(family, &entries[ENTRIES_HEAD..])
+    entries.drain(..ENTRIES_HEAD);
+    Ok((info.to_vec(), entries))
 }
 
 /// Asks with the buffer, which is then the answer.
@@ -143,20 +149,20 @@ fn names(family: Family, entries: &[u8]) -> io::Result<Vec<String>> {
 }
 
 /// Up to the zero that ends it.
-fn text(bytes: &[u8]) -> &[u8] {
+pub(super) fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-fn short(bytes: &[u8], at: usize) -> io::Result<usize> {
+pub(super) fn short(bytes: &[u8], at: usize) -> io::Result<usize> {
     let found = bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).ok_or_else(odd)?;
     Ok(u16::from_ne_bytes(found).into())
 }
 
-fn number(bytes: &[u8], at: usize) -> io::Result<u32> {
+pub(super) fn number(bytes: &[u8], at: usize) -> io::Result<u32> {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes).ok_or_else(odd)
 }
 
-fn odd() -> io::Error {
+pub(super) fn odd() -> io::Error {
     io::Error::other("the kernel's answer about a legacy table is not understood")
 }
 

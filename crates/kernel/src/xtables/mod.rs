@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `programs` | the real thing: [`Programs`], found on the `PATH` |
 //! | `legacy` | which chains are in legacy tables, for those who may not start their programs: [`Legacy`] |
+//! | `legacy_rules` | the rules in legacy tables on the forward hook, without their programs |
 //! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
 //! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
@@ -26,6 +27,7 @@
 mod error;
 mod faulty;
 mod legacy;
+pub(crate) mod legacy_rules;
 mod parse;
 mod process;
 mod programs;

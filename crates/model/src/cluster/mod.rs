@@ -2,8 +2,12 @@
 //!
 //! In: one [`Event`] at a time. Out: [`Changed`], the service ports whose forwarding may be different now. The picture
 //! depends on the facts alone: the order in which they arrive, and repetitions, leave no trace.
+//!
+//! One thing does depend on their order, and no route follows from it: which endpoints have vanished (`history.rs`).
 
 mod endpoint_index;
+mod history;
+mod node_names;
 mod shared;
 mod stored;
 mod vips;
@@ -13,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use endpoint_index::EndpointIndex;
+use history::{Departure, EndpointHistory};
+use node_names::NodeNames;
 use shared::Shared;
 pub(crate) use stored::{StoredEndpoint, StoredSlice};
 pub(crate) use vips::Vips;
@@ -20,7 +26,7 @@ pub(crate) use vips::Vips;
 use crate::config::{Config, Rechoice};
 use crate::facts::{EndpointSlice, Fact, Node, Service, ServiceCidr, SlicePort};
 use crate::name::{ServiceName, ServicePortId, SliceName};
-use crate::net::IpNet;
+use crate::net::{IpNet, Protocol};
 use crate::report::Report;
 
 /// Something that a source learnt.
@@ -40,7 +46,13 @@ pub enum Event {
     LocalAddresses(BTreeSet<IpAddr>),
     /// The operator chose anew.
     Rechosen(Rechoice),
+    /// Endpoints of Services in these namespaces may be missing by a mistake: a Service port there without any endpoint has no
+    /// route, so that what a previous process wrote for it stays.
+    EndpointsInDoubt(BTreeSet<Box<str>>),
 }
+
+/// TCP endpoints that have vanished, by the service port through which they were reached.
+pub type VanishedEndpoints = BTreeMap<ServicePortId, BTreeSet<(IpAddr, u16)>>;
 
 /// What an event may have changed. Empty when it told nothing new.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,12 +65,22 @@ pub struct Changed {
     pub node: bool,
     /// The ranges that cluster IPs come from.
     pub service_networks: bool,
+    /// Endpoints whose Pod is gone without a trace: nobody will answer or reset their connections.
+    pub vanished: VanishedEndpoints,
+    /// Endpoints of these nodes left all slices without having been seen terminating. If such a node is deleted
+    /// ([`Event::DeleteNode`]), they have vanished.
+    pub departed_nodes: BTreeSet<Box<str>>,
 }
 
 impl Changed {
     /// Did the event tell nothing new?
     pub fn is_empty(&self) -> bool {
-        self.ports.is_empty() && self.services.is_empty() && !self.node && !self.service_networks
+        self.ports.is_empty()
+            && self.services.is_empty()
+            && !self.node
+            && !self.service_networks
+            && self.vanished.is_empty()
+            && self.departed_nodes.is_empty()
     }
 
     /// Both changes.
@@ -67,6 +89,15 @@ impl Changed {
         self.services.extend(other.services);
         self.node |= other.node;
         self.service_networks |= other.service_networks;
+        add_vanished(&mut self.vanished, other.vanished);
+        self.departed_nodes.extend(other.departed_nodes);
+    }
+}
+
+/// Adds one set of vanished endpoints to another.
+pub(crate) fn add_vanished(to: &mut VanishedEndpoints, more: VanishedEndpoints) {
+    for (port, endpoints) in more {
+        to.entry(port).or_default().extend(endpoints);
     }
 }
 
@@ -81,8 +112,11 @@ pub struct Cluster {
     nodes: BTreeMap<Box<str>, Node>,
     service_cidrs: BTreeMap<Box<str>, ServiceCidr>,
     local_addresses: Option<BTreeSet<IpAddr>>,
+    in_doubt: BTreeSet<Box<str>>,
     vips: Vips,
     endpoints: EndpointIndex,
+    history: EndpointHistory,
+    node_names: NodeNames,
     port_names: Shared<str>,
     slice_ports: Shared<[SlicePort]>,
 }
@@ -108,8 +142,11 @@ impl Cluster {
             nodes: BTreeMap::new(),
             service_cidrs: BTreeMap::new(),
             local_addresses: None,
+            in_doubt: BTreeSet::new(),
             vips: Vips::default(),
             endpoints: EndpointIndex::default(),
+            history: EndpointHistory::default(),
+            node_names: NodeNames::default(),
             port_names: Shared::default(),
             slice_ports: Shared::default(),
         }
@@ -135,7 +172,21 @@ impl Cluster {
                 Changed { node: is_new, ..Changed::default() }
             }
             Event::Rechosen(choice) => self.choose_anew(choice),
+            Event::EndpointsInDoubt(namespaces) => self.set_in_doubt(namespaces),
         }
+    }
+
+    fn set_in_doubt(&mut self, namespaces: BTreeSet<Box<str>>) -> Changed {
+        let before = std::mem::replace(&mut self.in_doubt, namespaces);
+        let changed: BTreeSet<&str> =
+            before.symmetric_difference(&self.in_doubt).map(|name| &**name).collect();
+        let services = self.services().filter(|service| changed.contains(service.name.namespace()));
+        Changed { ports: services.flat_map(port_ids).collect(), ..Changed::default() }
+    }
+
+    /// May endpoints of this Service be missing by a mistake?
+    pub(crate) fn is_in_doubt(&self, service: &ServiceName) -> bool {
+        self.in_doubt.contains(service.namespace())
     }
 
     /// Where node ports answer is something of the node; who is masqueraded stands in every route.
@@ -203,6 +254,12 @@ impl Cluster {
         &self.vips
     }
 
+    /// Does any slice have an endpoint at this address?
+    pub fn has_endpoint_at(&self, address: IpAddr) -> bool {
+        let has_it = |slice: &StoredSlice| slice.endpoints().iter().any(|e| e.address == address);
+        self.endpoints.services_at(address).any(|service| self.slices(service).iter().any(has_it))
+    }
+
     fn apply_service(&mut self, mut service: Service) -> Changed {
         for port in &mut service.ports {
             self.port_names.share(&mut port.name);
@@ -254,7 +311,12 @@ impl Cluster {
         };
         self.orphans.remove(&slice.name);
         self.slice_owners.insert(slice.name.clone(), owner.clone());
-        let mut stored = StoredSlice::new(slice, &self.config.node_name);
+        if self.node_names.is_full() {
+            let slices = self.services.values().flat_map(|state| &state.slices);
+            let used = slices.flat_map(|slice| slice.endpoints().iter().map(|e| e.node)).collect();
+            self.node_names.keep(&used);
+        }
+        let mut stored = StoredSlice::new(slice, &self.config.node_name, &mut self.node_names);
         self.slice_ports.share(&mut stored.ports);
         changed.merge(self.set_slice(&owner, &stored.name.clone(), Some(stored)));
         changed
@@ -283,9 +345,11 @@ impl Cluster {
         // Also a port that the slice does not have is told: why it has no endpoint may be another reason now.
         let ports = state.service.iter().flat_map(port_ids).collect();
         let addresses_before = state.addresses();
+        self.history.saw(slice.as_ref());
+        let mut before = None;
         match (place, slice) {
-            (Ok(at), Some(slice)) => state.slices[at] = slice,
-            (Ok(at), None) => drop(state.slices.remove(at)),
+            (Ok(at), Some(slice)) => before = Some(std::mem::replace(&mut state.slices[at], slice)),
+            (Ok(at), None) => before = Some(state.slices.remove(at)),
             (Err(at), Some(slice)) => {
                 // Most Services have one slice, and a vector that grows by itself would make room for four.
                 state.slices.reserve_exact(1);
@@ -295,8 +359,36 @@ impl Cluster {
         }
         let after = state.addresses();
         self.endpoints.replace(&mut state.number, owner, &addresses_before, &after);
+        let mut changed = Changed { ports, ..Changed::default() };
+        if let Some(before) = before {
+            self.endpoints_left(owner, name, &before, &mut changed);
+        }
         self.forget_if_empty(owner);
-        Changed { ports, ..Changed::default() }
+        changed
+    }
+
+    /// Endpoints that are no longer in a slice, and perhaps in none. Those of a Service that is gone are left alone: it took its
+    /// slices with it, whatever became of the Pods.
+    fn endpoints_left(
+        &mut self,
+        owner: &ServiceName,
+        name: &SliceName,
+        before: &StoredSlice,
+        changed: &mut Changed,
+    ) {
+        let Some(state) = self.services.get(owner) else { return };
+        let now = state.slices.iter().find(|slice| slice.name == *name);
+        let stays = |address: IpAddr| {
+            now.is_some_and(|slice| slice.endpoints().iter().any(|one| one.address == address))
+        };
+        let through = state.service.iter().flat_map(|service| tcp_ports(service, before)).collect();
+        let departure = Departure { slice: before, through };
+        let left: Vec<usize> =
+            (0..before.endpoints().len()).filter(|at| !stays(before.endpoints()[*at].address)).collect();
+        for at in left {
+            let is_gone = !self.has_endpoint_at(before.endpoints()[at].address);
+            self.history.left(&departure, at, is_gone, &self.node_names, changed);
+        }
     }
 
     fn forget_if_empty(&mut self, name: &ServiceName) {
@@ -308,18 +400,30 @@ impl Cluster {
     /// Zone, addresses and pod networks decide routes of any Service, and change rarely: all are decided anew.
     fn set_node(&mut self, name: Box<str>, node: Option<Node>) -> Changed {
         let is_ours = *name == *self.config.node_name;
+        let departed = match &node {
+            Some(_) => {
+                self.history.node_exists(&name);
+                Vec::new()
+            }
+            None => self.history.node_deleted(&name, self.nodes.contains_key(&name)),
+        };
+        let mut changed = Changed::default();
+        for (address, through) in departed {
+            if !self.has_endpoint_at(address) {
+                history::vanish(address, through, &mut changed);
+            }
+        }
         if self.nodes.get(&name) == node.as_ref() {
-            return Changed::default();
+            return changed;
         }
         match node {
             Some(node) => drop(self.nodes.insert(name, node)),
             None => drop(self.nodes.remove(&name)),
         }
         if is_ours {
-            Changed { ports: self.all_ports(), node: true, ..Changed::default() }
-        } else {
-            Changed::default()
+            (changed.ports, changed.node) = (self.all_ports(), true);
         }
+        changed
     }
 
     fn set_service_cidr(&mut self, name: Box<str>, cidr: Option<ServiceCidr>) -> Changed {
@@ -336,6 +440,15 @@ impl ServiceState {
     fn addresses(&self) -> BTreeSet<IpAddr> {
         self.slices.iter().flat_map(|slice| slice.endpoints().iter().map(|e| e.address)).collect()
     }
+}
+
+/// The TCP ports of a Service that a slice has, each with the number at which its endpoints listen.
+fn tcp_ports(service: &Service, slice: &StoredSlice) -> Vec<(ServicePortId, u16)> {
+    let tcp = port_ids(service).filter(|id| id.protocol == Protocol::Tcp);
+    let with_number = |id: ServicePortId| -> Vec<(ServicePortId, u16)> {
+        slice.numbers_of(&id.port, id.protocol).map(|number| (id.clone(), number)).collect()
+    };
+    tcp.flat_map(with_number).collect()
 }
 
 /// The names of a Service's ports.

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::node_names::NodeNames;
 use crate::facts::{EndpointFact, EndpointSlice, SlicePort};
 use crate::name::SliceName;
 use crate::net::Protocol;
@@ -15,6 +16,8 @@ use crate::table::Place;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredSlice {
     pub(crate) name: SliceName,
+    /// Whether a controller keeps it in step with Pods.
+    pub(super) follows_pods: bool,
     pub(super) ports: Arc<[SlicePort]>,
     endpoints: Box<[StoredEndpoint]>,
     /// What all pod names begin with, then the rest of each, one after the other.
@@ -33,7 +36,8 @@ struct Rare {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredEndpoint {
     pub(crate) address: IpAddr,
-    pub(crate) place: Place,
+    /// The number of its node's name.
+    pub(super) node: u16,
     conditions: u8,
     weight: Option<u8>,
     zone_list: u16,
@@ -45,10 +49,20 @@ const SERVING: u8 = 2;
 const TERMINATING: u8 = 4;
 const HAS_NODE_HINT: u8 = 8;
 const MEANT_FOR_THIS_NODE: u8 = 16;
+const HERE: u8 = 32;
+const ELSEWHERE: u8 = 64;
 const NO_ZONES: u16 = u16::MAX;
 const MOST_ZONE_LISTS: usize = 1000;
 
 impl StoredEndpoint {
+    pub(crate) fn place(&self) -> Place {
+        match self.conditions & (HERE | ELSEWHERE) {
+            HERE => Place::Here,
+            ELSEWHERE => Place::Elsewhere,
+            _ => Place::Unknown,
+        }
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         self.conditions & READY != 0
     }
@@ -75,7 +89,7 @@ impl StoredEndpoint {
 }
 
 impl StoredSlice {
-    pub(super) fn new(slice: EndpointSlice, this_node: &str) -> Self {
+    pub(super) fn new(slice: EndpointSlice, this_node: &str, nodes: &mut NodeNames) -> Self {
         let names = || slice.endpoints.iter().map(|e| e.pod.as_deref().unwrap_or_default());
         let prefix = common_prefix(names());
         let mut pods = String::from(prefix);
@@ -85,7 +99,7 @@ impl StoredSlice {
             pods.push_str(&name[prefix.len()..]);
             StoredEndpoint {
                 address: endpoint.address,
-                place: place(endpoint, this_node),
+                node: nodes.number(endpoint.node.as_ref()),
                 conditions: conditions(endpoint, this_node),
                 weight: endpoint.weight,
                 zone_list: zone_list(endpoint, &mut zone_lists),
@@ -96,6 +110,7 @@ impl StoredSlice {
         let rare = Rare { zone_lists, reports: slice.reports };
         Self {
             name: slice.name,
+            follows_pods: slice.follows_pods,
             ports: slice.ports.into(),
             endpoints,
             pods: pods.into(),
@@ -149,18 +164,16 @@ fn length(text: &str) -> u32 {
     u32::try_from(text.len()).unwrap_or(u32::MAX)
 }
 
-fn place(endpoint: &EndpointFact, this_node: &str) -> Place {
-    match endpoint.node.as_deref() {
-        None => Place::Unknown,
-        Some(node) if node == this_node => Place::Here,
-        Some(_) => Place::Elsewhere,
-    }
-}
-
 fn conditions(endpoint: &EndpointFact, this_node: &str) -> u8 {
     let nodes = endpoint.hints.as_ref().map(|hints| &hints.nodes[..]).unwrap_or_default();
     let flag = |claim: bool, bit: u8| if claim { bit } else { 0 };
-    flag(endpoint.ready, READY)
+    let place = match endpoint.node.as_deref() {
+        None => 0,
+        Some(node) if node == this_node => HERE,
+        Some(_) => ELSEWHERE,
+    };
+    place
+        | flag(endpoint.ready, READY)
         | flag(endpoint.serving, SERVING)
         | flag(endpoint.terminating, TERMINATING)
         | flag(!nodes.is_empty(), HAS_NODE_HINT)

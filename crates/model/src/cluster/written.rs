@@ -14,7 +14,8 @@ use crate::facts::{External, IpMode, Node, Policy, PortSpec, Service, ServiceCid
 use crate::name::ServiceName;
 use crate::net::Family;
 use crate::object::{
-    HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, PROXY_NAME_LABEL, SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
+    EMBEDDED_CONTROLLER, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, MANAGED_BY_LABEL, PROXY_NAME_LABEL,
+    SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
 };
 use crate::table::Place;
 
@@ -109,6 +110,9 @@ fn port(port: &PortSpec) -> Value {
 fn slice(owner: &ServiceName, slice: &StoredSlice, this_node: &str) -> Value {
     let mut metadata = named(&slice.name);
     metadata["labels"] = json!({SERVICE_NAME_LABEL: owner.name()});
+    if slice.follows_pods {
+        metadata["labels"][MANAGED_BY_LABEL] = json!(EMBEDDED_CONTROLLER);
+    }
     let of_endpoints =
         slice.endpoints().iter().filter_map(|e| Some(format!("{}={}", e.address, e.weight()?)));
     let of_endpoints: Vec<String> = of_endpoints.collect();
@@ -138,7 +142,7 @@ fn endpoint(slice: &StoredSlice, index: usize, endpoint: &StoredEndpoint, this_n
             "ready": endpoint.is_ready(), "serving": endpoint.is_serving(), "terminating": endpoint.is_terminating()
         },
     });
-    match endpoint.place {
+    match endpoint.place() {
         Place::Here => value["nodeName"] = json!(this_node),
         Place::Elsewhere => value["nodeName"] = json!(ANOTHER_NODE),
         Place::Unknown => {}

@@ -14,6 +14,9 @@ pub struct EndpointSlice {
     pub name: SliceName,
     /// The label `kubernetes.io/service-name`. A slice without one belongs to nobody and has no effect.
     pub service: Option<ServiceName>,
+    /// The label `endpointslice.kubernetes.io/managed-by` names a controller that keeps the slice in step with Pods. What
+    /// is absent from such a slice has no Pod; what is absent from another one was only taken out of it.
+    pub follows_pods: bool,
     /// `ports`, without those that have no number.
     pub ports: Vec<SlicePort>,
     /// `endpoints`. None for a slice that is not ours to serve (FQDN, or labelled headless).

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::name::ObjectRef;
 use crate::net::{self, IpNet};
-use crate::report::Report;
+use crate::report::{Report, Severity};
 
 /// Collects the reports of one object.
 #[derive(Debug)]
@@ -98,15 +98,20 @@ impl<'a> Field<'a> {
 
     /// The whole number here. Reports when it is something else or out of `range`.
     pub fn number(&self, range: RangeInclusive<u32>) -> Option<u32> {
-        let number = self.value?.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| range.contains(n));
-        if number.is_none() {
-            self.refuse::<()>(&format!(
+        let value = self.value?;
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| range.contains(n));
+        match (number, quoted_number(value).filter(|n| range.contains(n))) {
+            (Some(number), _) => Some(number),
+            (None, Some(meant)) => self.refuse_value(
+                &value.to_string(),
+                &format!("is a quoted number: write {meant}; it is left out"),
+            ),
+            (None, None) => self.refuse(&format!(
                 "must be a number from {} to {}; it is left out",
                 range.start(),
                 range.end()
-            ));
+            )),
         }
-        number
     }
 
     /// The port number here. Reports when it is none.
@@ -154,6 +159,14 @@ impl<'a> Field<'a> {
         self.refuse_value(&value, problem)
     }
 
+    /// Reports the value here as something by which nothing is lost.
+    pub fn warn(&self, problem: &str) {
+        self.refuse::<()>(problem);
+        if let Some(report) = self.reader.reports.borrow_mut().last_mut() {
+            report.severity = Severity::Warning;
+        }
+    }
+
     /// Reports a part of the value here, and gives nothing in its place.
     pub fn refuse_value<T>(&self, value: &str, problem: &str) -> Option<T> {
         let report = Report::new(self.reader.object.clone(), &self.path(), value, problem);
@@ -178,5 +191,34 @@ impl<'a> Field<'a> {
             }
         }
         path
+    }
+}
+
+/// The number in a text that holds nothing else: quotes around a number are an ordinary slip in YAML.
+fn quoted_number(value: &Value) -> Option<u32> {
+    value.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is said of this port.
+    fn said(port: &Value) -> String {
+        let object = json!({ "port": port });
+        let reader = Reader::new(ObjectRef { kind: "Service", name: "default/web".into() });
+        assert_eq!(reader.root(&object).at("port").port(), None);
+        reader.into_reports().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_quoted_number_is_told_as_such_with_what_to_write() {
+        let quoted = "Service default/web: port `\"80\"`: is a quoted number: write 80; it is left out";
+        assert_eq!(said(&json!("80")), quoted);
+        for other in [json!("http"), json!("70000"), json!(70_000), json!(true), json!("-1")] {
+            assert!(said(&other).contains(": must be a number from 1 to 65535; it is left out"), "{other}");
+        }
     }
 }

@@ -11,7 +11,7 @@ mod slice;
 pub use field::{Field, Reader};
 pub(crate) use service::is_link_local;
 pub use service::weights_of;
-pub use slice::{SERVICE_NAME_LABEL, pod_weight, weight_of};
+pub use slice::{EMBEDDED_CONTROLLER, MANAGED_BY_LABEL, SERVICE_NAME_LABEL, pod_weight, weight_of};
 
 use serde_json::Value;
 

@@ -45,8 +45,11 @@ pub(super) fn read(object: &Value) -> Result<Service, Report> {
 
 fn created(field: &Field<'_>) -> Option<Timestamp> {
     let text = field.text()?;
-    Timestamp::parse(text)
-        .or_else(|| field.refuse("is no time such as 2026-01-31T12:00:00Z; the age counts as unknown"))
+    let created = Timestamp::parse(text);
+    if created.is_none() {
+        field.warn("is no time such as 2026-01-31T12:00:00Z; the age counts as unknown");
+    }
+    created
 }
 
 fn service_type(field: &Field<'_>) -> ServiceType {
@@ -84,10 +87,10 @@ fn cluster_ips(spec: &Field<'_>) -> ByFamily<Option<IpAddr>> {
     let families = spec.at("ipFamilies");
     for (index, item) in families.items().enumerate() {
         if !matches!(item.text(), None | Some("IPv4" | "IPv6")) {
-            item.refuse::<()>("must be IPv4 or IPv6; the family of the address itself counts");
+            item.warn("must be IPv4 or IPv6; the family of the address itself counts");
         }
         if index == 2 {
-            item.refuse::<()>("there are two families; the rest is left out");
+            item.warn("there are two families; the rest is left out");
             break;
         }
     }
@@ -106,9 +109,7 @@ fn take_cluster_ip(field: &Field<'_>, ips: &mut ByFamily<Option<IpAddr>>) {
     let place = ips.get_mut(Family::of(ip));
     match place {
         None => *place = Some(ip),
-        Some(_) => {
-            field.refuse::<()>("is a second address of its family; the first one is used");
-        }
+        Some(_) => field.warn("is a second address of its family; the first one is used"),
     }
 }
 
@@ -161,7 +162,9 @@ fn node_port(field: &Field<'_>, kind: ServiceType) -> Option<u16> {
         return None;
     }
     if !matches!(kind, ServiceType::NodePort | ServiceType::LoadBalancer) {
-        return field.refuse("needs type NodePort or LoadBalancer; it is left out");
+        // Who changes the type means it. Kubernetes drops the node port then.
+        field.warn("needs type NodePort or LoadBalancer; it is left out");
+        return None;
     }
     field.port()
 }
@@ -210,7 +213,7 @@ fn ipvs_scheduler(field: &Field<'_>) -> Option<Box<str>> {
             "no IPVS scheduler has this name; it must be one of {}, and without one the default is used",
             IPVS_SCHEDULERS.join(", ")
         );
-        field.refuse::<()>(&problem);
+        field.warn(&problem);
     }
     Some(asked.into())
 }

@@ -15,6 +15,16 @@ use crate::report::Report;
 /// The label that says whose endpoints these are.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
+/// The label that says who keeps a slice up to date.
+pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// Upstream's controller, which makes slices from Pods. Its mirroring controller makes them from hand-written Endpoints, and is
+/// left out on purpose.
+const ENDPOINT_SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
+
+/// The control plane of Portway for a machine without a cluster, which makes slices from Pods as well.
+pub const EMBEDDED_CONTROLLER: &str = "portway.io/embedded";
+
 /// Reads an EndpointSlice. Only one without a usable name is refused.
 pub(super) fn read(object: &Value) -> Result<EndpointSlice, Report> {
     let name = namespaced_name("EndpointSlice", object)?;
@@ -23,6 +33,8 @@ pub(super) fn read(object: &Value) -> Result<EndpointSlice, Report> {
     let metadata = root.at("metadata");
     let labels = metadata.at("labels");
     let service = owner(&labels.at(SERVICE_NAME_LABEL), name.namespace());
+    let follows_pods =
+        matches!(labels.at(MANAGED_BY_LABEL).text(), Some(ENDPOINT_SLICE_CONTROLLER | EMBEDDED_CONTROLLER));
     let is_headless = labels.at(HEADLESS_LABEL).is_there();
     let family = address_type(&root.at("addressType")).filter(|_| !is_headless);
     let weights = weights_of(&metadata);
@@ -34,7 +46,7 @@ pub(super) fn read(object: &Value) -> Result<EndpointSlice, Report> {
         }
         None => Vec::new(),
     };
-    Ok(EndpointSlice { name, service, ports, endpoints, reports: reader.into_reports() })
+    Ok(EndpointSlice { name, service, follows_pods, ports, endpoints, reports: reader.into_reports() })
 }
 
 fn owner(label: &Field<'_>, namespace: &str) -> Option<ServiceName> {

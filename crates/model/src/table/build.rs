@@ -24,6 +24,9 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
     let spec = service.ports.iter().find(|p| p.name == id.port && p.protocol == id.protocol)?;
     let mut reports = Vec::new();
     let mut candidates = candidates::gather(cluster, id, &mut reports);
+    if candidates.v4.is_empty() && candidates.v6.is_empty() && cluster.is_in_doubt(&id.service) {
+        return None;
+    }
     let serving = serving(id.protocol, &candidates);
     let absence_in = |family: Family| {
         let is_wanted = service.cluster_ips.get(family).is_some();

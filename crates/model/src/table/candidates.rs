@@ -39,7 +39,7 @@ impl Candidate<'_> {
     }
 
     pub(super) fn place(&self) -> Place {
-        self.endpoint.place
+        self.endpoint.place()
     }
 
     pub(super) fn has_node_hint(&self) -> bool {

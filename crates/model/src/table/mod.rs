@@ -22,7 +22,7 @@ pub use types::{
     Place, Pool, Route, ServicePort,
 };
 
-use crate::cluster::{Changed, Cluster, port_ids};
+use crate::cluster::{Changed, Cluster, VanishedEndpoints, add_vanished, port_ids};
 use crate::name::{ObjectRef, ServiceName, ServicePortId};
 use crate::net::{Family, IpNet};
 use crate::report::Report;
@@ -50,12 +50,20 @@ pub struct Delta {
     pub service_networks: bool,
     /// What load balancers may ask about is different now.
     pub health_checks: bool,
+    /// Endpoints that have vanished: their connections are to be ended once the table is in force.
+    pub vanished: VanishedEndpoints,
+    /// Endpoints of these nodes left: see [`Changed::departed_nodes`]. No rule depends upon them.
+    pub departed_nodes: BTreeSet<Box<str>>,
 }
 
 impl Delta {
-    /// Is nothing different?
+    /// Is nothing different, and nothing to be done?
     pub fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.node_before.is_none() && !self.service_networks && !self.health_checks
+        self.before.is_empty()
+            && self.node_before.is_none()
+            && !self.service_networks
+            && !self.health_checks
+            && self.vanished.is_empty()
     }
 
     /// Adds a later change to this one: what was there first stays what was before.
@@ -66,6 +74,8 @@ impl Delta {
         self.node_before = self.node_before.take().or(later.node_before);
         self.service_networks |= later.service_networks;
         self.health_checks |= later.health_checks;
+        add_vanished(&mut self.vanished, later.vanished);
+        self.departed_nodes.extend(later.departed_nodes);
     }
 }
 
@@ -74,14 +84,24 @@ impl ForwardingTable {
     pub fn of(cluster: &Cluster) -> Self {
         let mut table = Self::default();
         let services = cluster.services().map(|service| service.name.clone()).collect();
-        let everything = Changed { ports: cluster.all_ports(), services, node: true, service_networks: true };
+        let everything = Changed {
+            ports: cluster.all_ports(),
+            services,
+            node: true,
+            service_networks: true,
+            ..Changed::default()
+        };
         table.update(cluster, &everything);
         table
     }
 
     /// Follows `cluster`, of which `changed` may be different now.
     pub fn update(&mut self, cluster: &Cluster, changed: &Changed) -> Delta {
-        let mut delta = Delta::default();
+        let mut delta = Delta {
+            vanished: changed.vanished.clone(),
+            departed_nodes: changed.departed_nodes.clone(),
+            ..Delta::default()
+        };
         if changed.node {
             self.update_node(cluster, &mut delta);
         }
@@ -97,6 +117,20 @@ impl ForwardingTable {
     /// All service ports that have a frontend, or something to report.
     pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
         self.ports.values()
+    }
+
+    /// The first `max` service ports, and everything about the node. A bounded example of this table, for the checks of the host.
+    #[must_use]
+    pub fn sample(&self, max: usize) -> Self {
+        let (node, service_networks) = (self.node.clone(), self.service_networks.clone());
+        let mut sample = Self { node, service_networks, ..Self::default() };
+        for (claim, port) in self.ports.iter().take(max) {
+            for route in &port.routes {
+                sample.claims.claim(route.frontend, claim);
+            }
+            sample.ports.insert(Arc::clone(claim), Arc::clone(port));
+        }
+        sample
     }
 
     /// One service port.

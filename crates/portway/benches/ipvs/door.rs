@@ -113,6 +113,10 @@ impl<T: Host> Host for Watched<T> {
     fn routes(&mut self) -> netlink::Result<BTreeSet<Route>> {
         self.list(T::routes)
     }
+
+    fn source_address(&mut self, destination: IpAddr) -> netlink::Result<Option<IpAddr>> {
+        self.door.source_address(destination)
+    }
 }
 
 impl<T: ChangeHost> ChangeHost for Watched<T> {

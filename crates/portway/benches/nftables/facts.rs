@@ -72,6 +72,7 @@ pub(crate) fn slice(n: u32, addresses: &[IpAddr]) -> EndpointSlice {
     EndpointSlice {
         name: ServiceName::new(service.namespace(), &format!("{}-x7k2p", service.name())),
         service: Some(service),
+        follows_pods: true,
         ports: vec![SlicePort { name: "http".into(), protocol: Protocol::Tcp, port: TARGET_PORT }],
         endpoints: (0..).zip(addresses).map(|(i, address)| endpoint(n, i, *address)).collect(),
         reports: Vec::new(),

@@ -13,8 +13,10 @@ use super::output::Paint;
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::view::{Memory, View};
+use crate::doctor::FindingStatus;
 use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
+use crate::socket;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,9 +35,17 @@ pub(super) struct CheckArgs {}
 pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let View { picture, .. } = View::open(shared, Memory::DryRun)?;
     let strays = stray_weights(&picture);
-    let findings = Findings::of(&picture, &strays);
+    let findings = Findings { host: on_host(shared), ..Findings::of(&picture, &strays) };
     let text = format!("{}{}", findings.show(&picture, paint), findings.summary(&picture, paint));
-    Ok(Said { text, warnings: Vec::new(), found_wrong: findings.count() > 0 })
+    let found_wrong = findings.count() > 0 || findings.host.iter().any(FindingStatus::is_error);
+    Ok(Said { text, warnings: Vec::new(), found_wrong })
+}
+
+/// What the running portway found on this host, where it is the one that is asked. Files may be meant for any host.
+fn on_host(shared: &Shared) -> Vec<FindingStatus> {
+    let is_asked = shared.named_sources().is_empty();
+    let status = is_asked.then(|| socket::status(shared.run_dir()).ok()).flatten();
+    status.map(|status| status.findings).unwrap_or_default()
 }
 
 /// What is wrong, ordered by where it is.
@@ -43,6 +53,7 @@ pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Sa
 struct Findings<'a> {
     files: BTreeMap<String, Vec<String>>,
     objects: BTreeMap<&'a ObjectRef, Vec<&'a Report>>,
+    host: Vec<FindingStatus>,
 }
 
 impl<'a> Findings<'a> {
@@ -87,12 +98,23 @@ impl<'a> Findings<'a> {
             let title = format!("{}{}", paint.strong(&object.to_string()), printable(&place));
             paragraph(&mut text, &title, reports.iter().map(|report| finding(report)));
         }
+        if !self.host.is_empty() {
+            let lines = self.host.iter().map(|found| printable(&found.to_string()));
+            paragraph(&mut text, &paint.strong("This host"), lines);
+        }
         text
     }
 
     fn summary(&self, picture: &Picture, paint: Paint) -> String {
         let objects = count(picture);
         match self.count() {
+            0 if !self.host.is_empty() => {
+                let errors = self.host.iter().filter(|found| found.is_error()).count();
+                let possible = self.host.len() - errors;
+                format!(
+                    "On this host {errors} errors, {possible} possible; nothing to report on {objects}.\n"
+                )
+            }
             0 => format!("{}: {objects}, nothing to report.\n", paint.good("All is in order")),
             all => format!(
                 "{}: {} with files, {} with objects. Everything else is in force: {objects}.\n",

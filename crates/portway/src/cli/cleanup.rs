@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum as _};
 use dataplane::Dataplane as _;
 use dataplane::ipvs::{self, Traces};
 use dataplane::nftables::{self, Nftables};
+use dataplane::resets;
 use dataplane::upstream::{self, Problem, Removed};
 use kernel::nft::{self, Family, Kernel as _};
 use kernel::xtables::Programs;
@@ -57,12 +58,17 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
         RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error, args.mode, shared))?;
     }
     let closed = Localnet::new(shared.run_dir()).close().map_err(|error| failure(&error))?;
-    let said = match args.mode {
+    let mut said = match args.mode {
         Some(Mode::Iptables | Mode::Userspace) => iptables().map(tell_of_ipvs),
         Some(Mode::Ipvs) => ipvs(&args.excluded),
         Some(Mode::Nftables) => nftables(),
         None => nftables().map(tell_of_chains).map(tell_of_ipvs),
     }?;
+    // After the mode's own rules: what keeps those from going is told in the mode's words.
+    if let Err(Failure::Usage(message) | Failure::Refused { message, .. }) = remove_resets() {
+        said.warnings.push(message);
+        said.found_wrong = true;
+    }
     let text = closed.map(|closed| format!("{closed}.\n")).unwrap_or_default() + &said.text;
     Ok(Said { text, ..said })
 }
@@ -80,7 +86,7 @@ pub(super) fn everything(run_dir: &Path, excluded: &ExcludedArgs) -> Result<Said
     let closed = Localnet::new(run_dir).close().map_err(|error| failure(&error))?;
     let mut said =
         Said { text: closed.map(|closed| format!("{closed}.\n")).unwrap_or_default(), ..Said::default() };
-    let mut results = vec![iptables(), all_of_nftables()];
+    let mut results = vec![iptables(), all_of_nftables(), remove_resets().map(|()| Said::default())];
     if host::has_ipvs() {
         results.push(ipvs(excluded));
     }
@@ -98,6 +104,12 @@ pub(super) fn everything(run_dir: &Path, excluded: &ExcludedArgs) -> Result<Said
         }
     }
     Ok(said)
+}
+
+/// The table that resets connections of vanished Pods stands beside every mode's rules. A kernel without `nf_tables` has none.
+fn remove_resets() -> Result<(), Failure> {
+    let Ok(mut nft) = nft::Netlink::open() else { return Ok(()) };
+    resets::remove(&mut nft).map(drop).map_err(|error| Failure::because(&error))
 }
 
 fn nftables() -> Result<Said, Failure> {

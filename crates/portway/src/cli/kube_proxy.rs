@@ -20,7 +20,7 @@ use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
 use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
 use crate::modes::Mode;
-use crate::run::{Arrival, RelaySettings, Settings, ipvs_doors};
+use crate::run::{Arrival, RelaySettings, Settings, Tuning, VanishedTcp, ipvs_doors};
 
 const NAME: &str = "kube-proxy";
 /// What an empty mode means, as upstream.
@@ -86,7 +86,7 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
         return cleanup::everything(&run_dir, &excluded(loaded));
     }
     if given.is_on("init-only") {
-        return prepare(loaded);
+        return prepare(given, loaded);
     }
     until_the_end(&settings(given, loaded, run_dir)?, output, failure)
 }
@@ -108,9 +108,9 @@ fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
 }
 
 /// What needs more than the right to change the network.
-fn prepare(loaded: &Loaded) -> Result<Said, Failure> {
+fn prepare(given: &Given, loaded: &Loaded) -> Result<Said, Failure> {
     let asked = Asked::of(&loaded.document, USUAL);
-    let (written, failed) = asked.tuning.prepare();
+    let (written, failed) = tuning(given, &asked).prepare();
     if !failed.is_empty() {
         return Err(Failure::refused(failed.join("; ")));
     }
@@ -124,9 +124,13 @@ fn prepare(loaded: &Loaded) -> Result<Said, Failure> {
     Ok(Said { text: lines.concat() + "All settings that need privileges are made.\n", ..Said::default() })
 }
 
+fn tuning(given: &Given, asked: &Asked) -> Tuning {
+    Tuning { ip_forward: given.is_on("set-ip-forward"), ..asked.tuning }
+}
+
 fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings, Failure> {
     let asked = Asked::of(&loaded.document, USUAL);
-    let usual = Duration::from_secs(30);
+    let (usual, tuning) = (Duration::from_secs(30), tuning(given, &asked));
     let ports = ports_of_document(&asked, &NODE_PORTS)?;
     // Beside a file the flag is passed over.
     let named =
@@ -144,7 +148,8 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
         run_dir,
         pace: asked.pace,
         serve: asked.serve,
-        tuning: asked.tuning,
+        tuning,
+        vanished_tcp: VanishedTcp::default(),
         flags: given.shown(),
         document: loaded.document.clone(),
         arrival: arrival(given),

@@ -24,7 +24,10 @@ static FILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
 /// Starts the log of this process, with events of this level and worse.
 pub(super) fn start(format: LogFormat, has_colours: bool, level: LevelFilter) {
+    // A line that cannot be written is lost. Telling so would need standard error too, and panic: a terminal that is closed, or a reader
+    // that is gone, must not end the process.
     let log = tracing_subscriber::fmt().with_env_filter(filter(level)).with_writer(std::io::stderr);
+    let log = log.log_internal_errors(false);
     // A process has one log. A second start, as in tests, leaves the first one in place.
     let _ = match format {
         LogFormat::Text => {

@@ -17,6 +17,7 @@ mod cleanup;
 mod completions;
 mod describe;
 mod diff;
+mod doctor;
 mod explain;
 mod flags;
 mod format;
@@ -43,6 +44,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use kernel::signal::Hangup;
 
 use tracing_subscriber::filter::LevelFilter;
 
@@ -103,6 +105,8 @@ enum Command {
     },
     /// Tells how the running portway is doing
     Status(status::StatusArgs),
+    /// Looks for what on this host stops packets of Services: settings, routes, firewall rules
+    Doctor(doctor::DoctorArgs),
     /// Compares this kernel with what it should hold
     Diff(diff::DiffArgs),
     /// Removes from this kernel what portway wrote, and nothing else
@@ -113,6 +117,9 @@ enum Command {
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
+    // Before anything that takes time: a process that reloads on SIGHUP must not be ended by one that comes early. It cannot fail with a
+    // signal that there is.
+    let _ = Hangup::hold();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(words) = kube_proxy::among(&arguments) {
         return kube_proxy::run(&words);
@@ -130,6 +137,10 @@ pub fn run() -> ExitCode {
 }
 
 fn answer(cli: &Cli, flags: &Flags) -> ExitCode {
+    if !matches!(cli.command, Command::Run(_)) {
+        // What does not reload ends with its terminal.
+        let _ = Hangup::release();
+    }
     let (loaded, usual) = match &cli.command {
         Command::Run(args) => (args.load(), LevelFilter::INFO),
         _ => (Ok(None), LevelFilter::WARN),
@@ -158,6 +169,7 @@ fn obey(cli: &Cli, loaded: Option<&Loaded>, flags: &Flags, output: &Output) -> R
             Err(Failure::usage("`kube-proxy` comes first: `portway kube-proxy FLAGS`"))
         }
         Command::Status(args) => status::run(args, &cli.shared),
+        Command::Doctor(args) => doctor::run(args, &cli.shared, output.paint()),
         Command::Diff(args) => diff::run(args, &cli.shared),
         Command::Cleanup(args) => cleanup::run(args, &cli.shared),
         Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),

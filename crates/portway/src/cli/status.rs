@@ -10,8 +10,10 @@ use super::format::{self, Structured};
 use super::said::{Failure, Said};
 use super::table::printable;
 use super::values::Words;
+use crate::doctor::FindingStatus;
 use crate::run::{
-    ConfigStatus, DriftStatus, IpvsStatus, NodeStanding, RelayStatus, ServerStatus, ServerTrouble, Status,
+    ConfigStatus, DriftStatus, IpvsStatus, NodeStanding, Readiness, RelayStatus, ServerStatus, ServerTrouble,
+    Status,
 };
 use crate::socket;
 
@@ -19,9 +21,10 @@ const EXAMPLES: &str = "\
 Examples:
   portway status
   portway status -o json
+  portway status --ready                           as a readiness probe, in the container of a portway
 
 Needs root. Exit codes: 0 the kernel holds what it should, 1 it does not, or the API server does not tell what that is, or no
-portway runs here.";
+portway runs here. With `--ready`: 0 the rules of this container's portway are in force, 1 they are not.";
 
 /// `portway status`.
 #[derive(Args, Debug)]
@@ -30,10 +33,22 @@ pub(super) struct StatusArgs {
     /// The answer for a program
     #[arg(short, long, value_name = "FORMAT", value_parser = Words::<Structured>::called("format"))]
     output: Option<Structured>,
+
+    /// Only tell whether the rules of the portway in this container are in force: its first sync is done, and it is not failing for
+    /// longer than two sync periods. One that stands by or waits to take over is not ready. Outside of a container: whichever runs here
+    #[arg(long, conflicts_with = "output")]
+    ready: bool,
+
+    /// With `--ready`: the process that is asked about [default: any of this PID namespace]
+    #[arg(long, value_name = "PID", requires = "ready")]
+    pid: Option<u32>,
 }
 
 /// Runs `portway status`.
 pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
+    if args.ready {
+        return ready(args, shared);
+    }
     let status = socket::status(shared.run_dir()).map_err(|error| {
         Failure::refused(format!("{error}; `portway run` starts one, `--run-dir` names another"))
     })?;
@@ -45,8 +60,21 @@ pub(super) fn run(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
     let found_wrong = status.failures.in_a_row > 0
         || status.server.as_ref().is_some_and(|server| !server.troubles.is_empty())
         || !status.refused.is_empty()
+        || !status.waiting_for_addresses.is_empty()
         || !status.is_in_sync && (is_fought_over || !status.beside.stays.is_empty());
     Ok(Said { text, warnings: Vec::new(), found_wrong })
+}
+
+/// One sentence either way: the kubelet puts it into the Event of a probe that fails.
+fn ready(args: &StatusArgs, shared: &Shared) -> Result<Said, Failure> {
+    let not_ready = |reason: &str| Failure::refused(format!("not ready: {}", printable(reason)));
+    match socket::readiness(shared.run_dir(), args.pid) {
+        Ok(Readiness { is_ready: true, .. }) => {
+            Ok(Said { text: "portway is ready: its rules are in force\n".to_owned(), ..Said::default() })
+        }
+        Ok(Readiness { reason, .. }) => Err(not_ready(&reason.unwrap_or_default())),
+        Err(error) => Err(not_ready(&error.to_string())),
+    }
 }
 
 /// Without a Node on the server, `/healthz` says that this node takes no clients.
@@ -58,10 +86,23 @@ fn node(status: &Status) -> String {
     format!("{}: the API server {what}, so /healthz is red", status.node)
 }
 
+/// Where node ports answer by default, and where that is known from.
+fn node_ip(status: &Status) -> String {
+    let ips: Vec<String> = status.primary_addresses.iter().map(ToString::to_string).collect();
+    match (ips.is_empty(), status.node_standing) {
+        (true, _) => "unknown".to_owned(),
+        (false, NodeStanding::OfHost) => {
+            format!("{} (chosen from the addresses of this host)", ips.join(", "))
+        }
+        (false, _) => ips.join(", "),
+    }
+}
+
 fn show(status: &Status) -> String {
     let mut lines = vec![
         ("Mode", mode(status)),
         ("Node", node(status)),
+        ("Node IP", node_ip(status)),
         ("Process", format!("{} (portway {})", status.pid, status.version)),
         ("Since", format!("{} ({})", status.since, ago(status.uptime_seconds))),
         ("In sync", in_sync(status)),
@@ -105,11 +146,16 @@ fn show(status: &Status) -> String {
             .iter()
             .map(|(listener, reason)| ("Not heard", printable(&format!("{listener}: {reason}")))),
     );
+    let severity = |finding: &FindingStatus| if finding.is_error() { "Error" } else { "Possible" };
+    lines.extend(status.findings.iter().map(|found| (severity(found), printable(&found.to_string()))));
     lines.extend(status.problems.iter().map(|problem| ("File", printable(problem))));
     lines.extend(config(&status.config).map(|line| ("Config", printable(&line))));
     lines.extend(
         status.warned.iter().map(|(port, reason)| ("Warning", printable(&format!("{port}: {reason}")))),
     );
+    lines.extend(status.waiting_for_addresses.iter().map(|(service, reason)| {
+        ("Waiting", printable(&format!("{service} needs a new address or port: {reason}")))
+    }));
     lines.extend(
         status.refused.iter().map(|(port, reason)| ("Refused", printable(&format!("{port}: {reason}")))),
     );
@@ -196,8 +242,10 @@ fn in_sync(status: &Status) -> String {
 fn picture(status: &Status) -> String {
     let age =
         status.picture_age_seconds.map_or_else(|| "none yet".to_owned(), |age| format!("of {}", ago(age)));
-    let leftovers = if status.keeps_leftovers {
-        "; not all files can be read, so what is in the kernel and nobody asks for stays there"
+    let leftovers = if status.keeps_leftovers && !status.waiting_for_addresses.is_empty() {
+        "; some Services wait for an address, so stale rules in the kernel stay there"
+    } else if status.keeps_leftovers {
+        "; not all files can be read, or something in them is in doubt, so rules that no object asks for stay in the kernel"
     } else {
         ""
     };

@@ -40,6 +40,11 @@ pub(super) struct TuningArgs {
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), help_heading = HEADING)]
     conntrack_udp_timeout_stream: Option<Duration>,
 
+    /// Have this host forward packets: sets `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding` to 1, and `accept_ra` from 1 to 2 before, so
+    /// that router advertisements go on being accepted
+    #[arg(long, help_heading = HEADING)]
+    set_ip_forward: bool,
+
     /// How late the kernel ends portway when memory runs out, from 1000 to -1000: never [default: -999, and left alone with `--from`]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, value_parser = Sentence(score), help_heading = HEADING)]
     oom_score_adj: Option<i32>,
@@ -63,6 +68,7 @@ impl TuningArgs {
             tcp_be_liberal: self.conntrack_tcp_be_liberal || usual.tcp_be_liberal,
             udp: self.conntrack_udp_timeout.or(usual.udp),
             udp_stream: self.conntrack_udp_timeout_stream.or(usual.udp_stream),
+            ip_forward: self.set_ip_forward || usual.ip_forward,
             oom_score_adj: self.oom_score_adj.or(usual.oom_score_adj),
         }
     }

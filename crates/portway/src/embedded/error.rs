@@ -18,7 +18,7 @@ pub enum StoreError {
     },
     /// A range overlaps this host's own network. Trying again helps only when the host changed.
     #[error(
-        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. {}", way_out(flag, remedy.as_deref(), *suggestion)
+        "`{flag} {range}` overlaps {what} of this host: packets meant for one would reach the other. {}", way_out(flag, *suggestion)
     )]
     Overlap {
         /// The flag.
@@ -27,8 +27,6 @@ pub enum StoreError {
         range: IpNet,
         /// The address or route.
         what: String,
-        /// The command that takes it away, if it is an address.
-        remedy: Option<String>,
         /// A range that is free here, where we know one.
         suggestion: Option<IpNet>,
     },
@@ -79,32 +77,32 @@ pub enum StoreError {
 }
 
 /// The way out of an overlap.
-fn way_out(flag: &str, remedy: Option<&str>, suggestion: Option<IpNet>) -> String {
+fn way_out(flag: &str, suggestion: Option<IpNet>) -> String {
     let example = suggestion.map(|range| format!(", such as `{flag} {range}`")).unwrap_or_default();
-    let range = format!("a range that this host does not use{example}");
-    match remedy {
-        None => format!("Choose {range}"),
-        Some(command) => format!(
-            "If it was put there by hand for a Service, take it away with `{command}`: portway binds addresses of Services itself. If not, \
-             choose {range}"
-        ),
-    }
+    format!("Choose a range that this host does not use{example}")
 }
 
 impl StoreError {
+    /// Is the folder all right, but cannot be written to? What needs no new address can go on.
+    pub(crate) fn is_unwritable(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let StoreError::Io { source, .. } = self else { return false };
+        matches!(source.kind(), ReadOnlyFilesystem | StorageFull | QuotaExceeded | PermissionDenied)
+    }
+
     /// The sentence for what the system said.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let way_out = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "No address was given: make room on the disk, or choose another folder with `--state-dir`"
+                "Nothing new was given: make room on the disk, or choose another folder with `--state-dir`"
             }
             io::ErrorKind::ReadOnlyFilesystem => {
-                "No address was given: choose a folder that can be written to with `--state-dir`"
+                "Nothing new was given: choose a folder that can be written to with `--state-dir`"
             }
             io::ErrorKind::PermissionDenied => {
-                "No address was given: run as the folder's owner, or choose another folder with `--state-dir`"
+                "Nothing new was given: run as the folder's owner, or choose another folder with `--state-dir`"
             }
-            _ => "No address was given: repair the folder, or choose another one with `--state-dir`",
+            _ => "Nothing new was given: repair the folder, or choose another one with `--state-dir`",
         };
         Self::Io { action, path: path.into(), source, way_out }
     }

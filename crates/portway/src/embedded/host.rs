@@ -5,12 +5,17 @@
 //! halves, `0.0.0.0/1` and `128.0.0.0/1`, which VPNs write) say nothing about who lives there and do not count.
 //!
 //! Addresses for load balancers often lie in the network of the node itself, since that is where neighbours can reach
-//! them. So for `--load-balancer-cidr` only the host's own addresses count, and routes that lie inside the range.
+//! them, and some are bound to this host by other programs (keepalived). So for `--load-balancer-cidr` only routes that lie inside the
+//! range count. An address of this host inside it is no reason to refuse: it is a Service's, or is given to none and reported.
+//!
+//! Absent on purpose: advice to remove an address. Which program put it there, and who relies upon it, is not known here.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use kernel::host::{Address, Route, RouteKind, RouteTable};
 use model::net::IpNet;
+use model::{ObjectRef, Report};
 
 use super::StoreError;
 use super::options::{LOAD_BALANCER_CIDR, Options, SERVICE_CIDR, overlaps};
@@ -43,6 +48,30 @@ impl HostNetwork {
         Self { addresses, routes }
     }
 
+    /// The same without these addresses, and without the routes that stem from them.
+    #[must_use]
+    pub fn without(&self, addresses: &BTreeSet<IpAddr>) -> Self {
+        let (dropped, kept): (BTreeSet<Address>, BTreeSet<Address>) =
+            self.addresses.iter().cloned().partition(|address| addresses.contains(&address.ip));
+        let on = |address: &Address, route: &Route| {
+            let net = IpNet::new(address.ip, address.prefix_length).map(|net| net.trunc());
+            route.gateway.is_none()
+                && route.link_index == Some(address.link_index)
+                && route_net(route) == net.ok()
+        };
+        let stems_from_them = |route: &&Route| {
+            dropped.iter().any(|address| on(address, route)) && !kept.iter().any(|address| on(address, route))
+        };
+        let routes = self.routes.iter().filter(|route| !stems_from_them(route)).cloned().collect();
+        Self { addresses: kept, routes }
+    }
+
+    /// The addresses that are this host's own.
+    pub fn own_addresses(&self) -> BTreeSet<IpAddr> {
+        let own = self.addresses.iter().filter(|address| address.link_name != OUR_LINK);
+        own.map(|address| address.ip).collect()
+    }
+
     /// Networks that are in use here, each with the words for it. Addresses first.
     fn used(&self) -> Vec<Used> {
         let ours: BTreeSet<u32> =
@@ -60,11 +89,13 @@ pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), Store
     let service = options.service_cidrs.iter().map(|range| (SERVICE_CIDR, range.trunc()));
     let load_balancer = options.load_balancer_cidrs.iter().map(|range| (LOAD_BALANCER_CIDR, range.trunc()));
     for (flag, range) in service.chain(load_balancer) {
-        let clashes =
-            |used: &&Used| overlaps(&range, &used.net) && (flag == SERVICE_CIDR || range.contains(&used.net));
+        let clashes = |used: &&Used| {
+            overlaps(&range, &used.net)
+                && (flag == SERVICE_CIDR || range.contains(&used.net) && !used.is_address)
+        };
         if let Some(clash) = used.iter().find(clashes) {
             let (what, suggestion) = (clash.words.clone(), suggestion(flag, &range, options, &used));
-            return Err(StoreError::Overlap { flag, range, what, remedy: clash.remedy.clone(), suggestion });
+            return Err(StoreError::Overlap { flag, range, what, suggestion });
         }
     }
     Ok(())
@@ -75,23 +106,32 @@ pub fn refuse_overlap(options: &Options, host: &HostNetwork) -> Result<(), Store
 struct Used {
     net: IpNet,
     words: String,
-    /// What takes it away, where it may be somebody's own attempt at what we do.
-    remedy: Option<String>,
+    is_address: bool,
+}
+
+/// A report on an address of this host that lies in the range for load balancers and belongs to no Service.
+pub(super) fn skipped(pool: &IpNet, ip: IpAddr) -> Report {
+    let object = ObjectRef { kind: "Range", name: format!("{LOAD_BALANCER_CIDR} {pool}").into() };
+    let problem =
+        "is an address of this host, so no Service is given it unless its `loadBalancerIP` names it";
+    Report::new(object, "address", &ip.to_string(), problem)
 }
 
 impl Used {
     fn address(address: &Address) -> Self {
         let words = format!("the address {} on {}", address.ip, address.link_name);
-        let Address { ip, prefix_length, link_name, .. } = address;
-        let remedy = Some(format!("ip address delete {ip}/{prefix_length} dev {link_name}"));
-        Self { net: IpNet::from(address.ip), words, remedy }
+        Self { net: IpNet::from(address.ip), words, is_address: true }
     }
 
     fn route(route: &Route) -> Option<Self> {
-        let net = IpNet::new(route.destination, route.prefix_length).ok()?.trunc();
+        let net = route_net(route)?;
         let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-        Some(Self { net, words: format!("the route {net}{via}"), remedy: None })
+        Some(Self { net, words: format!("the route {net}{via}"), is_address: false })
     }
+}
+
+fn route_net(route: &Route) -> Option<IpNet> {
+    IpNet::new(route.destination, route.prefix_length).ok().map(|net| net.trunc())
 }
 
 /// Routes of the table `local`, and those that merely repeat an address, are left out, as are default routes.

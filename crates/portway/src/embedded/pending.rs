@@ -13,6 +13,8 @@ pub(crate) struct Pending {
     pub(crate) addresses: BTreeSet<ServiceName>,
     /// Services that went without something the last time: they ask again whenever something changes.
     pub(crate) unsettled: BTreeSet<ServiceName>,
+    /// Services that are served, but whose presence could not be written down yet.
+    pub(crate) unrecorded: BTreeSet<ServiceName>,
     /// Services that left the manifests.
     pub(crate) gone: BTreeSet<ServiceName>,
     /// Services whose slices are to be made.
@@ -32,11 +34,13 @@ impl Pending {
     pub(crate) fn service_is_gone(&mut self, name: &ServiceName) {
         self.addresses.remove(name);
         self.unsettled.remove(name);
+        self.unrecorded.remove(name);
         self.gone.insert(name.clone());
     }
 
     /// Is there anything to write down, or to ask for again?
     pub(crate) fn needs_the_store(&self) -> bool {
-        !(self.addresses.is_empty() && self.unsettled.is_empty() && self.gone.is_empty())
+        let sets = [&self.addresses, &self.unsettled, &self.unrecorded, &self.gone];
+        sets.iter().any(|set| !set.is_empty())
     }
 }

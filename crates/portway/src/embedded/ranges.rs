@@ -1,9 +1,11 @@
 //! Ranges as numbered pools, and the choice of a free number.
 //!
-//! The choice is a function of who asks and of what is held, so that the same manifests on an empty store give the same
-//! addresses. As in Kubernetes the lower band of a range is left to people who choose by hand, and is used only when the
+//! The choice is a function of who asks and of what is held. Each Service has one preferred member, a function of its name and the range;
+//! where that is taken, the next free one is chosen. So the order in which Services come matters only to those that prefer the same
+//! member, or are displaced by one that was displaced (docs/decisions/0026). As in Kubernetes the lower band of a range is left to people who choose by hand, and is used only when the
 //! rest is full.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
@@ -42,6 +44,15 @@ impl Ranges {
     }
 }
 
+/// What cannot be given to another Service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken<'a> {
+    /// What Services hold.
+    pub(crate) ledger: &'a Ledger,
+    /// What this host itself uses.
+    pub(crate) reserved: &'a BTreeSet<Resource>,
+}
+
 /// A range whose members are numbered from 0.
 #[derive(Clone, Debug)]
 pub(crate) enum Pool {
@@ -63,13 +74,22 @@ impl Pool {
         self.index_of(resource).is_some()
     }
 
-    /// A free member for `seeker`, or `None` when all are held.
-    pub(crate) fn choose(&self, seeker: &str, ledger: &Ledger) -> Option<Resource> {
-        let (size, band) = (self.size(), self.static_band());
-        let start = band + u128::from(hash(seeker)) % (size - band);
+    /// A free member for `seeker`, or `None` when all are held or reserved.
+    pub(crate) fn choose(&self, seeker: &str, taken: &Taken<'_>) -> Option<Resource> {
+        let (size, band, start) = (self.size(), self.static_band(), self.start(seeker));
         let parts = [(start, size), (band, start), (0, band)];
-        let free = parts.into_iter().find_map(|(from, to)| self.first_free(from, to, ledger));
+        let free = parts.into_iter().find_map(|(from, to)| self.first_free(from, to, taken));
         free.map(|index| self.nth(index))
+    }
+
+    /// The member that `seeker` gets where no other Service and no host has it: a function of its name and the range alone.
+    pub(crate) fn preferred(&self, seeker: &str) -> Resource {
+        self.nth(self.start(seeker))
+    }
+
+    fn start(&self, seeker: &str) -> u128 {
+        let (size, band) = (self.size(), self.static_band());
+        band + u128::from(hash(seeker)) % (size - band)
     }
 
     /// What is held of it, in order.
@@ -77,19 +97,16 @@ impl Pool {
         ledger.held_between(self.nth(0), self.nth(self.size() - 1))
     }
 
-    /// The lowest free index in `from..to`. Walks the held ones only as long as they stand side by side.
-    fn first_free(&self, from: u128, to: u128, ledger: &Ledger) -> Option<u128> {
+    /// The lowest free index in `from..to`. Walks the taken ones only as long as they stand side by side.
+    fn first_free(&self, from: u128, to: u128, taken: &Taken<'_>) -> Option<u128> {
         if from >= to {
             return None;
         }
-        let mut candidate = from;
-        for held in ledger.held_between(self.nth(from), self.nth(to - 1)) {
-            if self.index_of(held) != Some(candidate) {
-                break;
-            }
-            candidate += 1;
-        }
-        (candidate < to).then_some(candidate)
+        let mut held = taken.ledger.held_between(self.nth(from), self.nth(to - 1)).peekable();
+        (from..to).find(|candidate| {
+            let is_held = held.next_if(|held| self.index_of(held) == Some(*candidate)).is_some();
+            !is_held && !taken.reserved.contains(&self.nth(*candidate))
+        })
     }
 
     /// The members at the bottom that are kept for choices by hand: Kubernetes' own figures.
@@ -178,6 +195,22 @@ mod tests {
         Pool::Addresses(parse_cidr(net).unwrap())
     }
 
+    fn choose(pool: &Pool, seeker: &str, ledger: &Ledger) -> Option<Resource> {
+        pool.choose(seeker, &Taken { ledger, reserved: &BTreeSet::new() })
+    }
+
+    #[test]
+    fn what_is_reserved_is_passed_over_until_nothing_is_left() {
+        let (pool, ledger) = (addresses("192.0.2.0/29"), Ledger::default());
+        let mut reserved = BTreeSet::new();
+        for _ in 0..6 {
+            let next = pool.choose("default/web", &Taken { ledger: &ledger, reserved: &reserved }).unwrap();
+            assert!(reserved.insert(next), "{next} was reserved");
+        }
+        assert!(reserved.contains(&pool.preferred("default/web")));
+        assert_eq!(pool.choose("default/web", &Taken { ledger: &ledger, reserved: &reserved }), None);
+    }
+
     #[test]
     fn a_range_has_as_many_members_as_people_can_use() {
         for (net, size, first, last) in [
@@ -200,12 +233,12 @@ mod tests {
         let mut ledger = Ledger::default();
         let mut order = Vec::new();
         for n in 0..62 {
-            let resource = pool.choose(&format!("default/s{n}"), &ledger).unwrap();
+            let resource = choose(&pool, &format!("default/s{n}"), &ledger).unwrap();
             let service = ServiceName::new("default", &format!("s{n}"));
             ledger.apply(&Record::Hold { service, slot: Slot::HealthCheck, resource });
             order.push(pool.index_of(&resource).unwrap());
         }
-        assert_eq!(pool.choose("default/late", &ledger), None);
+        assert_eq!(choose(&pool, "default/late", &ledger), None);
         assert!(order[..46].iter().all(|index| *index >= 16) && order[46..].iter().all(|index| *index < 16));
         order.sort_unstable();
         assert_eq!(order, (0..62).collect::<Vec<_>>(), "each member once");
@@ -214,7 +247,7 @@ mod tests {
     #[test]
     fn ports_are_a_range_like_any_other() {
         let pool = Pool::Ports(Protocol::Tcp, 30000..=32767);
-        let Some(Resource::Port(Protocol::Tcp, port)) = pool.choose("default/web:80", &Ledger::default())
+        let Some(Resource::Port(Protocol::Tcp, port)) = choose(&pool, "default/web:80", &Ledger::default())
         else {
             panic!("an empty range has a port")
         };

@@ -218,6 +218,7 @@ fn tuning(document: &Document) -> Tuning {
     let number =
         |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
     Tuning {
+        ip_forward: false,
         conntrack_max: Some(ConntrackMax {
             per_core: number(conntrack.max_per_core),
             min: number(conntrack.min),

@@ -154,6 +154,10 @@ pub const FLAGS: &[Flag] = &[
     ),
     own("run-dir", "the folder of the lock, and of the socket by which root can ask"),
     alone(own("take-over", "goes on in the place of the portway that runs here, without a gap")),
+    alone(own(
+        "set-ip-forward",
+        "has this host forward packets of both families: sets net.ipv4.ip_forward and net.ipv6.conf.all.forwarding to 1, and accept_ra from 1 to 2",
+    )),
     alone(own("stand-by", "waits until no other portway runs here")),
     own("successor", "given by a portway that hands over to its successor, never by a person"),
     obsolete(

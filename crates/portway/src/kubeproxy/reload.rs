@@ -179,6 +179,22 @@ impl Reload {
         Some(Reread { live: looked.live, standing: self.standing.clone() })
     }
 
+    /// Logs what a reload finds that changes nothing, and what was told before and is still so.
+    pub(crate) fn log_unchanged(&self) {
+        match &self.standing {
+            ConfigStatus { refused: Some(error), .. } => {
+                tracing::warn!("the config file still cannot be used, so all stays as it was: {error}");
+            }
+            ConfigStatus { waiting, .. } if !waiting.is_empty() => {
+                tracing::warn!(
+                    "the config file has not changed again; a restart brings into force: {}",
+                    waiting.join(", ")
+                );
+            }
+            ConfigStatus { .. } => tracing::info!("the config file has not changed"),
+        }
+    }
+
     fn take(&mut self, text: String) -> Looked {
         let file = self.path.display().to_string();
         let chosen = match choose(&self.given, Some(&text)) {

@@ -48,7 +48,7 @@ impl Claims {
         let mut keys = Vec::with_capacity(objects.len());
         for (position, found) in objects.into_iter().enumerate() {
             keys.push(found.key.clone());
-            let claim = Claim { line: found.line, value: Arc::new(found.value) };
+            let claim = Claim { line: found.line, value: found.value };
             self.claim(found.key, Place { file: Arc::clone(file), position }, claim);
         }
         self.by_file.insert(Arc::clone(file), keys);
@@ -63,6 +63,23 @@ impl Claims {
         }
     }
 
+    /// What the file holds, in its order.
+    pub(super) fn of_file(&self, file: &Arc<Path>) -> Vec<Found> {
+        let keys = self.by_file.get(file).into_iter().flatten().enumerate();
+        let found = keys.filter_map(|(position, key)| {
+            let place = Place { file: Arc::clone(file), position };
+            let claim = self.by_key.get(key)?.get(&place)?;
+            Some(Found { line: claim.line, key: key.clone(), value: Arc::clone(&claim.value) })
+        });
+        found.collect()
+    }
+
+    /// The version of an object that was last told.
+    pub(super) fn last_told(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        let told = self.touched.get(key).cloned().unwrap_or_else(|| self.object(key));
+        told.map(|object| object.value)
+    }
+
     /// Does the file hold anything?
     pub(super) fn holds(&self, file: &Path) -> bool {
         self.by_file.contains_key(file)
@@ -70,7 +87,12 @@ impl Claims {
 
     /// Does a file below this folder hold anything?
     pub(super) fn holds_below(&self, folder: &Path) -> bool {
-        self.by_file.keys().any(|file| file.starts_with(folder))
+        self.files_below(folder).next().is_some()
+    }
+
+    /// The files below this folder that hold something.
+    pub(super) fn files_below(&self, folder: &Path) -> impl Iterator<Item = &Arc<Path>> {
+        self.by_file.keys().filter(move |file| file.starts_with(folder))
     }
 
     /// What changed since the last call, in the order of keys.

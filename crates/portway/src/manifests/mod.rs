@@ -8,40 +8,53 @@
 //!
 //! In: the paths of `--from`. Out: what changed in the objects, and every problem in force.
 //!
-//! Three promises. What is wrong with one file never touches another. A file that cannot be read or parsed stays in force
-//! as it last was, until it is deleted or right again: an editor that saves half of a file deletes no Service. And no
-//! file, whatever it holds, costs more than a second or its fair share of memory to refuse.
-//!
-//! Absent on purpose: what the objects mean. A Service with a malformed port is a Service here.
+//! Five promises. What is wrong with one file never touches another. A file that cannot be read or parsed stays in force
+//! as it last was, until it is deleted or right again: an editor that saves half of a file deletes no Service. So does an
+//! object that a wrong value makes worse (`review`), a file while its writer has it open (`being_written`), and a folder
+//! that was moved away or unmounted (`vanished`). And no file, whatever it holds, costs more than a second or its fair
+//! share of memory to refuse.
 
+mod being_written;
 mod claims;
+mod disk;
 mod documents;
 mod follower;
 mod parse;
 mod read;
+mod reread;
+mod review;
 mod select;
 mod tree;
 mod value;
+mod vanished;
 mod watch;
 mod way;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use model::Report;
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::objects::{Change, Origin, Problem};
+use crate::objects::{Change, ObjectKey, Origin, Problem};
+use being_written::{BeingWritten, WriterLimits};
 use claims::Claims;
+use disk::Identity;
 pub(crate) use follower::Follower;
 use parse::{Failure, Language};
-use read::{Refusal, Stamp};
-use select::Selection;
+use read::{Content, Refusal, Stamp};
+pub(crate) use reread::RereadRequest;
+use review::Review;
+use select::{Found, Misspelt, Selection};
 use tree::Tree;
+use vanished::Folders;
 use watch::Watch;
 
 /// All files together. 45,000 Services with their slices take about 180 MiB.
@@ -103,6 +116,49 @@ pub struct Source {
     is_due: bool,
     /// A folder could not be read at the last look, and nothing was ever read from it.
     misses_folder: bool,
+    /// Made by whoever wants all files to be read again.
+    reread: RereadRequest,
+    review: Review,
+    folders: Folders,
+    writer_limits: WriterLimits,
+    /// An empty folder is meant.
+    allows_empty: bool,
+}
+
+/// What the files leave in doubt, so that rules of a previous process may still be needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Paths of `--from` without any object.
+    pub empty: Vec<PathBuf>,
+    /// Objects with wrong values, of which no version without them is known.
+    pub objects: BTreeSet<ObjectKey>,
+    /// Documents with a misspelt kind, version or name, of which no usable version is known.
+    pub documents: BTreeSet<DoubtfulDocument>,
+}
+
+/// A document that may be an object, if it were spelt rightly.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DoubtfulDocument {
+    /// Where it stands.
+    pub origin: Origin,
+    /// Where its object would be.
+    pub namespace: Box<str>,
+}
+
+impl Doubts {
+    /// Is nothing in doubt?
+    pub fn is_empty(&self) -> bool {
+        self.empty.is_empty() && self.objects.is_empty() && self.documents.is_empty()
+    }
+
+    /// What is in doubt here or there.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.empty.extend(other.empty.iter().filter(|path| !self.empty.contains(path)).cloned());
+        both.objects.extend(other.objects.iter().cloned());
+        both.documents.extend(other.documents.iter().cloned());
+        both
+    }
 }
 
 /// What is known about a file.
@@ -114,6 +170,26 @@ struct Known {
     problems: Vec<Problem>,
     /// Its present content is not in force, as a whole.
     is_refused: bool,
+    /// Which file was last read, and how long it was.
+    identity: Option<Identity>,
+    bytes: usize,
+    /// Its content changed, and its writer has not closed it yet.
+    being_written: Option<BeingWritten>,
+    /// How many of its documents could not be used when nothing was missing from it.
+    unusable: usize,
+    /// Its objects with wrong values, of which no better version is known.
+    doubtful: BTreeSet<ObjectKey>,
+    /// Its documents that are misspelt, of which no better version is known.
+    misspelt: BTreeSet<Misspelt>,
+}
+
+impl Known {
+    fn doubtful_documents(&self, file: &Arc<Path>) -> impl Iterator<Item = DoubtfulDocument> {
+        self.misspelt.iter().map(|Misspelt { line, namespace }| DoubtfulDocument {
+            origin: Origin { file: Arc::clone(file), line: *line },
+            namespace: namespace.clone(),
+        })
+    }
 }
 
 impl Source {
@@ -134,15 +210,52 @@ impl Source {
             watch: None,
             is_due: false,
             misses_folder: false,
+            reread: RereadRequest::default(),
+            review: Review::default(),
+            folders: Folders::default(),
+            writer_limits: WriterLimits::default(),
+            allows_empty: false,
         })
+    }
+
+    /// Reads every file again, changed or not, whenever this request is made.
+    pub(crate) fn reread_on(&mut self, request: &RereadRequest) {
+        self.reread = request.clone();
+        if let Some(watch) = &self.watch {
+            self.reread.wake(watch.waker());
+        }
+    }
+
+    /// A path without any object leaves nothing in doubt.
+    pub fn allow_empty(&mut self) {
+        self.allows_empty = true;
+    }
+
+    /// A node port outside of this range is a wrong value.
+    pub fn limit_node_ports(&mut self, range: RangeInclusive<u16>) {
+        self.review.node_ports = Some(range);
+    }
+
+    /// How long a changed file is left alone while its writer has it open: `quiet` after its last change, and `longest` in
+    /// all where it is shorter than before. A folder that takes the place of another one is complete after `quiet`, too.
+    pub fn limit_writers(&mut self, quiet: Duration, longest: Duration) {
+        self.folders.quiet = quiet;
+        self.writer_limits = WriterLimits { quiet, longest };
     }
 
     /// What changed since the last call, in the order of keys (the first call: everything), and all problems in force
     /// now. Costs one look at each file when nothing changed.
     pub fn changes(&mut self) -> (Vec<Change>, Vec<Problem>) {
-        let tree = self.look();
-        self.forget_all_but(&tree);
+        let mut tree = self.look();
+        if self.reread.take() {
+            // Who asks for it means the files as they are, also one whose writer was not heard to close it.
+            self.files.values_mut().for_each(|known| (known.stamp, known.identity) = (None, None));
+            self.folders.set_complete();
+        }
+        vanished::lead_nowhere(&mut tree, &self.files, &self.claims);
         self.read_all(&tree);
+        self.folders.follow(&self.roots, &mut tree, &self.claims);
+        self.forget_all_but(&tree);
         let changes = self.claims.changes();
         self.misses_folder = tree.unknown.iter().any(|(folder, _)| !self.claims.holds_below(folder));
         (changes, self.problems(tree))
@@ -153,6 +266,23 @@ impl Source {
     pub fn is_complete(&self) -> bool {
         let is_missing = |(file, known): (&Arc<Path>, &Known)| known.is_refused && !self.claims.holds(file);
         !self.misses_folder && !self.files.iter().any(is_missing)
+    }
+
+    /// What the files leave in doubt.
+    pub fn doubts(&self) -> Doubts {
+        let is_empty = |root: &&PathBuf| !self.allows_empty && self.is_empty(root);
+        Doubts {
+            empty: self.roots.iter().filter(is_empty).cloned().collect(),
+            objects: self.files.values().flat_map(|known| known.doubtful.iter().cloned()).collect(),
+            documents: self.files.iter().flat_map(|(file, known)| known.doubtful_documents(file)).collect(),
+        }
+    }
+
+    /// Was the path read, all of it, and no object found?
+    fn is_empty(&self, root: &Path) -> bool {
+        let is_read = self.folders.has(root) || self.files.contains_key(root);
+        let mut below = self.files.iter().filter(|(file, _)| file.starts_with(root));
+        is_read && !self.claims.holds_below(root) && !below.any(|(_, known)| known.is_refused)
     }
 
     /// Why there is nothing to show at all: every path of `--from` was refused. `problems` are those that the last
@@ -181,6 +311,7 @@ impl Source {
         if let Some((folder, error)) = covered.failures.into_iter().next() {
             return Err(self.unwatchable(Some(folder), &error));
         }
+        self.reread.wake(watch.waker());
         self.watch = Some(watch);
         self.is_due = true;
         Ok(())
@@ -189,10 +320,26 @@ impl Source {
     /// Waits until something may have changed, and then for the end of the burst. False at the timeout.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool, SourceError> {
         let watch = self.watch.as_ref().ok_or(SourceError::NotFollowed)?;
-        if std::mem::take(&mut self.is_due) {
+        if std::mem::take(&mut self.is_due) || self.reread.is_pending() {
             return Ok(true);
         }
-        watch.wait(timeout).ok_or(SourceError::Ended)
+        let deadline = Instant::now() + timeout;
+        let writers = self.files.values().filter_map(|known| known.being_written.as_ref());
+        let look_at = writers.map(|writer| writer.look_at).min();
+        loop {
+            let now = Instant::now();
+            let until = deadline.min(look_at.unwrap_or(deadline)).min(now + vanished::PROBE_INTERVAL);
+            if watch.wait(until.saturating_duration_since(now)).ok_or(SourceError::Ended)? {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            if look_at.is_some_and(|at| at <= now) || self.folders.have_changed() {
+                return Ok(true);
+            }
+            if deadline <= now {
+                return Ok(false);
+            }
+        }
     }
 
     /// The files as they are now. A folder that was not watched yet is looked at again once it is: what was put into it
@@ -217,6 +364,10 @@ impl Source {
         for file in gone {
             self.files.remove(&file);
             self.claims.withdraw(&file);
+        }
+        // A device that is mounted again may have the numbers of the one before.
+        for (_, known) in self.files.iter_mut().filter(|(file, _)| tree.is_unknown(file)) {
+            known.identity = None;
         }
     }
 
@@ -249,19 +400,48 @@ impl Source {
 
     fn read(&mut self, file: &Arc<Path>) {
         match read::read(file, SystemTime::now()) {
-            Ok((stamp, content)) => self.take(file, stamp, &content),
+            Ok(content) => self.take(file, content),
             Err(refusal) => self.refuse_to_read(file, &refusal),
         }
     }
 
-    fn take(&mut self, file: &Arc<Path>, stamp: Option<Stamp>, content: &[u8]) {
-        let digest = Some(self.hasher.hash_one(content));
-        if self.files.get(file).is_none_or(|known| known.digest != digest) {
-            self.understand(file, content);
+    fn take(&mut self, file: &Arc<Path>, Content { stamp, identity, bytes }: Content) {
+        let digest = Some(self.hasher.hash_one(&bytes));
+        let is_new = self.files.get(file).is_none_or(|known| known.digest != digest);
+        if is_new && self.is_being_written(file, identity, digest, bytes.len()) {
+            return;
+        }
+        if is_new {
+            self.understand(file, &bytes);
         }
         let known = self.files.entry(Arc::clone(file)).or_default();
-        known.digest = digest;
-        known.stamp = stamp;
+        (known.digest, known.stamp, known.being_written) = (digest, stamp, None);
+        (known.identity, known.bytes) = (Some(identity), bytes.len());
+    }
+
+    /// Is a changed content to be left alone, as its writer may not be done? If so, that is remembered.
+    fn is_being_written(
+        &mut self,
+        file: &Arc<Path>,
+        identity: Identity,
+        digest: Option<u64>,
+        bytes: usize,
+    ) -> bool {
+        let (Some(watch), Some(known)) = (&self.watch, self.files.get_mut(file)) else { return false };
+        // Another file that was put in this one's place was complete before.
+        if known.identity != Some(identity) {
+            return false;
+        }
+        let Ok(place) = file.canonicalize() else { return false };
+        if watch.is_closed(&place) {
+            watch.forget_closed(&place);
+            return false;
+        }
+        let before = known.being_written.take();
+        let writer =
+            BeingWritten::of(before, digest, bytes < known.bytes, self.writer_limits, Instant::now());
+        (known.being_written, known.stamp) = (writer, None);
+        known.being_written.is_some()
     }
 
     fn understand(&mut self, file: &Arc<Path>, content: &[u8]) {
@@ -272,10 +452,35 @@ impl Source {
         }
     }
 
-    fn accept(&mut self, file: &Arc<Path>, selection: Selection) {
+    fn accept(&mut self, file: &Arc<Path>, mut selection: Selection) {
+        let held = self.claims.of_file(file);
+        let was_doubtful = self.files.get(file).map(|known| known.doubtful.clone()).unwrap_or_default();
+        let mut doubtful = BTreeSet::new();
+        for found in &mut selection.objects {
+            let before = held.iter().find(|held| held.key == found.key).map(|held| Arc::clone(&held.value));
+            let before = before.or_else(|| self.claims.last_told(&found.key));
+            let errors = self.review.errors(&found.key, &found.value);
+            if !errors.is_empty() && (before.is_none() || was_doubtful.contains(&found.key)) {
+                doubtful.insert(found.key.clone());
+            }
+            if let Some(complaint) =
+                before.and_then(|before| keep_the_better(&self.review, found, before, errors))
+            {
+                selection.problems.push((found.line, complaint));
+            }
+        }
+        let (mut unusable, mut misspelt) = (selection.unusable(), std::mem::take(&mut selection.misspelt));
+        if let Some(before) =
+            self.files.get(file).map(|known| known.unusable).filter(|known| *known < unusable)
+            && keep_the_missing(held, &mut selection)
+        {
+            unusable = before;
+            misspelt.clear();
+        }
         let problems =
             selection.problems.into_iter().map(|(line, message)| problem(file, line, message)).collect();
-        self.files.insert(Arc::clone(file), Known { problems, ..Known::default() });
+        self.files
+            .insert(Arc::clone(file), Known { problems, unusable, doubtful, misspelt, ..Known::default() });
         self.claims.replace(file, selection.objects);
     }
 
@@ -289,7 +494,18 @@ impl Source {
         let outcome =
             if holds { "its last good content stays in force" } else { "nothing of it is in force" };
         let problems = vec![problem(file, line, format!("{reason}; {outcome}"))];
-        self.files.insert(Arc::clone(file), Known { problems, is_refused: true, ..Known::default() });
+        let known = self.files.remove(file).unwrap_or_default();
+        let refused = Known {
+            problems,
+            is_refused: true,
+            unusable: known.unusable,
+            doubtful: known.doubtful,
+            misspelt: known.misspelt,
+            identity: known.identity,
+            bytes: known.bytes,
+            ..Known::default()
+        };
+        self.files.insert(Arc::clone(file), refused);
     }
 
     fn problems(&self, tree: Tree) -> Vec<Problem> {
@@ -297,6 +513,9 @@ impl Source {
         let mut problems: Vec<Problem> = left_out.collect();
         problems.extend(tree.problems);
         problems.extend(self.files.values().flat_map(|known| known.problems.iter().cloned()));
+        let writers =
+            self.files.iter().filter_map(|(file, known)| known.being_written.as_ref()?.problem(file));
+        problems.extend(writers);
         problems.extend(self.claims.problems());
         problems.sort();
         problems.dedup();
@@ -316,6 +535,41 @@ impl Source {
         let path = folder.or_else(|| self.roots.first().cloned()).unwrap_or_default();
         SourceError::Unwatchable { path, reason: watch::explain(error) }
     }
+}
+
+/// Where wrong values make an object worse than it was `before`, that version stays. The complaint says so.
+fn keep_the_better(
+    review: &Review,
+    found: &mut Found,
+    before: Arc<Value>,
+    errors: Vec<Report>,
+) -> Option<String> {
+    if errors.is_empty() {
+        return None;
+    }
+    let new = review.new_errors(&found.key, &before, errors);
+    let first = new.first()?;
+    let more = match new.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more in this object)"),
+    };
+    found.value = before;
+    Some(format!("{}{more}; its last good version stays in force", first.complaint()))
+}
+
+/// A document that became unusable, by a misspelt `kind` or name, may be an object that stood here before. Says whether one is kept.
+fn keep_the_missing(held: Vec<Found>, selection: &mut Selection) -> bool {
+    let there: BTreeSet<ObjectKey> = selection.objects.iter().map(|found| found.key.clone()).collect();
+    let count = selection.objects.len();
+    for found in held.into_iter().filter(|found| !there.contains(&found.key)) {
+        let message = format!(
+            "{} stood here before and stays in force as it was, until every document of this file can be used",
+            found.key
+        );
+        selection.problems.push((0, message));
+        selection.objects.push(found);
+    }
+    selection.objects.len() > count
 }
 
 fn check_root(path: &Path) -> Result<(), SourceError> {

@@ -5,14 +5,15 @@
 //! A manifest is a regular file of UTF-8. A FIFO would block, a device never ends, and a file may grow while it is read;
 //! each of them is recognised before it costs anything.
 
-use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
+use super::disk::{self, Identity};
 use super::select::shown;
 
 /// The longest file that is read. A cluster's thousand Services take about 2 MiB with all of their managed fields; what
@@ -53,11 +54,13 @@ impl Refusal {
     }
 }
 
-fn way_out(reason: &io::Error) -> &'static str {
+pub(super) fn way_out(reason: &io::Error) -> &'static str {
     if reason.raw_os_error() == Some(libc::ELOOP) {
         "remove the link that leads back to itself"
     } else if reason.kind() == io::ErrorKind::PermissionDenied {
         "allow this user to read it"
+    } else if reason.raw_os_error() == Some(libc::ESTALE) {
+        "mount the network file system again"
     } else {
         "check the disk, or move the file elsewhere"
     }
@@ -77,7 +80,7 @@ pub(super) struct Stamp {
 impl Stamp {
     /// The stamp of a file that can be read, as far as one sees without opening it.
     pub(super) fn of(path: &Path) -> Result<Self, Refusal> {
-        Self::checked(&fs::metadata(path).map_err(|reason| explain(path, reason))?)
+        Self::checked(&disk::metadata(path).map_err(|reason| explain(path, reason))?)
     }
 
     /// Does a file that still has this stamp at a later time still have the same content?
@@ -104,17 +107,26 @@ impl Stamp {
     }
 }
 
-/// Reads a file. The stamp is taken before the content, so that a later change is never missed; there is none when the
-/// file is so young at `now` that a change might not alter it.
-pub(super) fn read(path: &Path, now: SystemTime) -> Result<(Option<Stamp>, Vec<u8>), Refusal> {
+/// What was read of a file.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// Taken before the content, so that a later change is never missed; there is none when the file is so young that a
+    /// change might not alter it.
+    pub(super) stamp: Option<Stamp>,
+    pub(super) identity: Identity,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads a file.
+pub(super) fn read(path: &Path, now: SystemTime) -> Result<Content, Refusal> {
     // Looked at before it is opened: to open a tape would rewind it.
     Stamp::of(path)?;
-    let file = open(path).map_err(|reason| explain(path, reason))?;
+    let file = disk::open(path).map_err(|reason| explain(path, reason))?;
     // And again afterwards: what was a file may have become a FIFO in between.
     let metadata = file.metadata().map_err(|reason| Refusal::Unreadable { reason })?;
     let stamp = Stamp::checked(&metadata)?;
-    let content = read_bounded(file)?;
-    Ok((stamp.is_settled(now).then_some(stamp), content))
+    let bytes = read_bounded(file)?;
+    Ok(Content { identity: disk::identity(&metadata), stamp: stamp.is_settled(now).then_some(stamp), bytes })
 }
 
 /// The text of a file's content.
@@ -127,11 +139,6 @@ pub(super) fn text(content: &[u8]) -> Result<&str, Refusal> {
         .map_err(|error| Refusal::NotUtf8 { line: line_at(content, error.valid_up_to()) })?;
     // Windows' editors begin a file with it.
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
-}
-
-/// Opens without waiting for the other end of a FIFO.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 fn read_bounded(file: File) -> Result<Vec<u8>, Refusal> {

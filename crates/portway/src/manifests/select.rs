@@ -6,7 +6,9 @@
 //! A folder of manifests holds much that is not ours: Deployments, or a `Service` of Knative. They are passed over in
 //! silence. What looks as if it were meant for us, and cannot be used, is a problem.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -55,7 +57,7 @@ pub(super) struct Found {
     /// Which object.
     pub(super) key: ObjectKey,
     /// What it says, without the copies that tools keep in it.
-    pub(super) value: Value,
+    pub(super) value: Arc<Value>,
 }
 
 /// What a file holds.
@@ -66,6 +68,16 @@ pub(super) struct Selection {
     /// What is wrong, with the line.
     pub(super) problems: Vec<(usize, String)>,
     unsaid: usize,
+    unusable: usize,
+    /// Documents that may be objects of ours with a typing error in their kind, version or name.
+    pub(super) misspelt: BTreeSet<Misspelt>,
+}
+
+/// A document that is no object of ours as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Misspelt {
+    pub(super) line: usize,
+    pub(super) namespace: Box<str>,
 }
 
 impl Selection {
@@ -80,6 +92,11 @@ impl Selection {
             self.problems.push((0, format!("{} more problems in this file", self.unsaid)));
         }
         self
+    }
+
+    /// How many documents and items of lists cannot be used.
+    pub(super) fn unusable(&self) -> usize {
+        self.unusable
     }
 
     fn select(&mut self, item: &Item, value: Value) {
@@ -100,8 +117,18 @@ impl Selection {
                 self.select_items(item, Some(&(kind, api_version)), object);
             }
             Role::Other => {}
-            Role::Wrong(reason) => self.object_to(item, reason),
+            Role::NotRead(reason) => self.object_to(item, reason),
+            Role::Wrong(reason) => self.misspelt(item, &object, reason),
         }
+    }
+
+    fn misspelt(&mut self, item: &Item, object: &Map<String, Value>, reason: String) {
+        let namespace = object.get("metadata").and_then(|metadata| metadata.get("namespace")?.as_str());
+        let namespace = namespace.unwrap_or("default").into();
+        if self.misspelt.len() < PROBLEMS_MAX {
+            self.misspelt.insert(Misspelt { line: item.line, namespace });
+        }
+        self.object_to(item, reason);
     }
 
     fn select_items(
@@ -135,16 +162,18 @@ impl Selection {
 
     fn keep(&mut self, item: &Item, kind: Kind, object: Map<String, Value>) {
         let mut value = Value::Object(object);
-        match ObjectKey::of(kind, &value) {
-            Ok(key) => {
-                drop_copies(&mut value);
-                self.objects.push(Found { line: item.line, key, value });
+        match (ObjectKey::of(kind, &value), &mut value) {
+            (Ok(key), value) => {
+                drop_copies(value);
+                self.objects.push(Found { line: item.line, key, value: Arc::new(value.take()) });
             }
-            Err(report) => self.object_to(item, report.to_string()),
+            (Err(report), Value::Object(object)) => self.misspelt(item, object, report.to_string()),
+            (Err(report), _) => self.object_to(item, report.to_string()),
         }
     }
 
     fn object_to(&mut self, item: &Item, reason: String) {
+        self.unusable += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push((item.line, reason));
         } else {
@@ -177,7 +206,9 @@ enum Role {
     ListOf(Kind),
     /// Well-formed, and nothing to us.
     Other,
-    /// Meant for us, perhaps, and not usable.
+    /// Well-formed and meant for us, but of a kind that is not read.
+    NotRead(String),
+    /// Meant for us, perhaps, and misspelt.
     Wrong(String),
 }
 
@@ -196,11 +227,11 @@ impl Role {
             return Role::List;
         }
         if api_version == "v1" && matches!(kind, "Endpoints" | "EndpointsList") {
-            return Role::Wrong(format!("kind `{kind}` is not read: {USE_SLICES}"));
+            return Role::NotRead(format!("kind `{kind}` is not read: {USE_SLICES}"));
         }
         match kind.strip_suffix("List").and_then(Kind::parse) {
             Some(ours) if api_versions(ours).contains(&api_version) => Role::ListOf(ours),
-            _ if is_unknown(kind, api_version) => Role::Wrong(unknown_kind(kind)),
+            _ if is_unknown(kind, api_version) => Role::Wrong(unknown_kind(kind, api_version)),
             _ => Role::Other,
         }
     }
@@ -209,7 +240,7 @@ impl Role {
         let known = api_versions(kind);
         if known.contains(&api_version) {
             Role::Ours(kind)
-        } else if group(api_version) == group(known[0]) {
+        } else if group(api_version) == group(known[0]) || !is_somebody_elses(kind, api_version) {
             Role::Wrong(format!("`apiVersion` {} is not read; write `{}`", shown(api_version), known[0]))
         } else {
             Role::Other
@@ -227,13 +258,22 @@ fn api_versions(kind: Kind) -> &'static [&'static str] {
     }
 }
 
+/// Other projects have kinds of the same name, in groups of their own: Knative's `Service`. Slices and CIDRs are Kubernetes' alone.
+fn is_somebody_elses(kind: Kind, api_version: &str) -> bool {
+    matches!(kind, Kind::Service | Kind::Pod | Kind::Node) && group(api_version).contains('.')
+}
+
 fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
+/// The group of slices has no other kind.
 fn is_unknown(kind: &str, api_version: &str) -> bool {
-    api_version == "v1"
-        && !CORE_KINDS.contains(&kind.strip_suffix("List").filter(|k| !k.is_empty()).unwrap_or(kind))
+    let item = kind.strip_suffix("List").filter(|k| !k.is_empty()).unwrap_or(kind);
+    match group(api_version) {
+        "" => api_version == "v1" && !CORE_KINDS.contains(&item),
+        group => group == "discovery.k8s.io" && item != Kind::EndpointSlice.name(),
+    }
 }
 
 fn without_api_version(kind: &str) -> String {
@@ -244,9 +284,10 @@ fn without_api_version(kind: &str) -> String {
     reason
 }
 
-fn unknown_kind(kind: &str) -> String {
+fn unknown_kind(kind: &str, api_version: &str) -> String {
     let known: Vec<_> = Kind::ALL.iter().map(|kind| format!("`{}`", kind.name())).collect();
-    format!("unknown kind {} of `v1`; read are {} and `List`", shown(kind), known.join(", "))
+    let (kind, api_version) = (shown(kind), shown(api_version));
+    format!("unknown kind {kind} of {api_version}; read are {} and `List`", known.join(", "))
 }
 
 fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::disk::{self, Identity};
 use super::problem;
+use super::read::way_out;
 use super::select::shown;
 use crate::objects::Problem;
 
@@ -31,8 +32,14 @@ pub(super) struct Tree {
     pub(super) files: BTreeSet<Arc<Path>>,
     /// The folders that were listed.
     pub(super) folders: BTreeSet<PathBuf>,
+    /// Which folders these are.
+    pub(super) identities: BTreeMap<PathBuf, Identity>,
     /// The links that were followed.
     pub(super) links: BTreeSet<PathBuf>,
+    /// Paths of `--from` that lead to nothing, each with the reason.
+    pub(super) missing_roots: Vec<(PathBuf, String)>,
+    /// Links in folders that lead to nothing and are not called like a manifest: they may have led to folders.
+    pub(super) dangling: Vec<PathBuf>,
     /// Folders that exist and could not be listed, each with the reason: their files are neither there nor gone.
     pub(super) unknown: Vec<(PathBuf, String)>,
     /// What is wrong.
@@ -59,35 +66,44 @@ impl Tree {
 struct Walk {
     tree: Tree,
     /// The folders met, by device and inode: each is read once, so that links can make no circle.
-    seen: BTreeMap<(u64, u64), PathBuf>,
+    seen: BTreeMap<Identity, PathBuf>,
     entries_left: usize,
 }
 
 impl Walk {
     fn root(&mut self, root: &Path) {
-        match fs::metadata(root) {
+        match disk::metadata(root) {
             Ok(metadata) if metadata.is_dir() => self.folder(root, &metadata, 0),
             Ok(_) => self.file(root),
+            Err(reason) if reason.kind() == io::ErrorKind::NotFound => self.missing_root(root),
             Err(_) if root.is_symlink() => self.file(root),
-            Err(reason) if reason.kind() == io::ErrorKind::NotFound => {
-                self.object_to(root, "does not exist any more; nothing of it is in force".into());
-            }
-            Err(reason) => {
-                self.leave_out(root, &format!("cannot be reached ({reason}): allow this user to read it"));
-            }
+            Err(reason) => self.leave_out(root, &unreachable(&reason)),
         }
+    }
+
+    fn missing_root(&mut self, root: &Path) {
+        let reason = match fs::read_link(root) {
+            Ok(target) => {
+                self.tree.links.insert(root.to_owned());
+                let target = shown(&target.display().to_string());
+                format!("is a link to {target}, which does not exist: restore that")
+            }
+            Err(_) => "does not exist any more: restore it, or mount it again".to_owned(),
+        };
+        self.tree.missing_roots.push((root.to_owned(), reason));
     }
 
     fn folder(&mut self, folder: &Path, metadata: &Metadata, depth: usize) {
         if depth > DEPTH_MAX {
             return self.leave_out(folder, &format!("lies more than {DEPTH_MAX} folders deep: move it up"));
         }
-        if let Some(first) = self.seen.insert((metadata.dev(), metadata.ino()), folder.to_owned()) {
+        if let Some(first) = self.seen.insert(disk::identity(metadata), folder.to_owned()) {
             return self.met_again(folder, metadata, first);
         }
         match self.list(folder) {
             Ok(entries) => {
                 self.tree.folders.insert(folder.to_owned());
+                self.tree.identities.insert(folder.to_owned(), disk::identity(metadata));
                 for entry in &entries {
                     self.entry(entry, depth);
                 }
@@ -105,14 +121,14 @@ impl Walk {
                 format!("is a link to the folder {first}, which is read already: remove the link"),
             );
         }
-        self.seen.insert((metadata.dev(), metadata.ino()), first);
+        self.seen.insert(disk::identity(metadata), first);
     }
 
     /// The visible entries of a folder in the order of their names, or why there are none.
     fn list(&mut self, folder: &Path) -> Result<Vec<DirEntry>, String> {
-        let unlisted = |reason| format!("cannot be listed ({reason}): allow this user to read it");
+        let unlisted = |reason: io::Error| format!("cannot be listed ({reason}): {}", way_out(&reason));
         let mut entries = Vec::new();
-        for entry in fs::read_dir(folder).map_err(unlisted)? {
+        for entry in disk::read_dir(folder).map_err(unlisted)? {
             self.entries_left = self.entries_left.checked_sub(1).ok_or_else(|| {
                 format!(
                     "has more entries than the {ENTRIES_MAX} that are read: give `--from` a smaller folder"
@@ -127,11 +143,15 @@ impl Walk {
 
     fn entry(&mut self, entry: &DirEntry, depth: usize) {
         let path = entry.path();
-        match target(entry) {
+        match disk::target(entry) {
             Ok(metadata) if metadata.is_dir() => self.sub_folder(&path, &metadata, depth),
             _ if is_manifest(&path) => self.file(&path),
             Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
-                self.leave_out(&path, &format!("cannot be reached ({reason}): allow this user to read it"));
+                self.leave_out(&path, &unreachable(&reason));
+            }
+            Err(_) if path.is_symlink() => {
+                self.tree.links.insert(path.clone());
+                self.tree.dangling.push(path);
             }
             _ => {}
         }
@@ -160,9 +180,8 @@ impl Walk {
     }
 }
 
-/// What an entry is, behind its links.
-fn target(entry: &DirEntry) -> io::Result<Metadata> {
-    if entry.file_type()?.is_symlink() { fs::metadata(entry.path()) } else { entry.metadata() }
+fn unreachable(reason: &io::Error) -> String {
+    format!("cannot be reached ({reason}): {}", way_out(reason))
 }
 
 fn is_manifest(path: &Path) -> bool {

@@ -11,15 +11,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
+use super::disk::{self, Identity};
 use super::tree::Tree;
 use super::{problem, way};
 use crate::objects::Problem;
@@ -30,14 +30,19 @@ const QUIET: Duration = Duration::from_millis(50);
 /// A burst is taken as it is after so long, also when it goes on.
 const BURST_MAX: Duration = Duration::from_millis(500);
 
+/// Maximum number of closed files that are remembered. Of one that is forgotten, a change is taken in later.
+const CLOSED_MAX: usize = 100_000;
+
 /// A watch over folders.
 #[derive(Debug)]
 pub(super) struct Watch {
     watcher: RecommendedWatcher,
     signal: Receiver<()>,
+    /// The other end of `signal`, which belongs to the listening thread.
+    waker: Weak<SyncSender<()>>,
     heard: Arc<Mutex<Heard>>,
-    /// The folders being watched, with device and inode: another folder may come to stand under the same name.
-    watched: BTreeMap<PathBuf, (u64, u64)>,
+    /// The folders being watched, and which these are.
+    watched: BTreeMap<PathBuf, Identity>,
 }
 
 /// What the listening thread knows.
@@ -46,6 +51,8 @@ struct Heard {
     interests: BTreeMap<PathBuf, Interest>,
     /// Folders that were deleted or moved, and their watches with them.
     lost: BTreeSet<PathBuf>,
+    /// Files whose writer has closed them, and that were not written to since.
+    closed: BTreeSet<PathBuf>,
 }
 
 /// What matters in a folder.
@@ -61,10 +68,17 @@ impl Watch {
     /// A watch over nothing yet.
     pub(super) fn new() -> notify::Result<Self> {
         let (sender, signal) = sync_channel(1);
+        let sender = Arc::new(sender);
+        let waker = Arc::downgrade(&sender);
         let heard = Arc::new(Mutex::new(Heard::default()));
         let listener = Arc::clone(&heard);
         let watcher = notify::recommended_watcher(move |event| listen(&listener, &sender, event))?;
-        Ok(Self { watcher, signal, heard, watched: BTreeMap::new() })
+        Ok(Self { watcher, signal, waker, heard, watched: BTreeMap::new() })
+    }
+
+    /// Ends a wait from another thread.
+    pub(super) fn waker(&self) -> Weak<SyncSender<()>> {
+        self.waker.clone()
     }
 
     /// Watches what the tree came by, and nothing else. Says whether that was more than before, and what failed.
@@ -79,6 +93,16 @@ impl Watch {
             self.add(folder, &mut covered);
         }
         covered
+    }
+
+    /// Has the last writer of this file closed it, as far as was heard? The path is free of links.
+    pub(super) fn is_closed(&self, file: &Path) -> bool {
+        lock(&self.heard).closed.contains(file)
+    }
+
+    /// The content of this file was taken in.
+    pub(super) fn forget_closed(&self, file: &Path) {
+        lock(&self.heard).closed.remove(file);
     }
 
     /// Waits for a signal, then for the end of the burst. False at the timeout, `None` when nothing can come any more.
@@ -124,7 +148,7 @@ impl Watch {
     fn add(&mut self, folder: PathBuf, covered: &mut Covered) {
         // What is not there cannot be watched; whoever creates it is heard in the folder above.
         let Ok(metadata) = fs::metadata(&folder) else { return };
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = disk::identity(&metadata);
         if self.watched.get(&folder) == Some(&identity) {
             return;
         }
@@ -206,14 +230,33 @@ impl Heard {
             return false;
         }
         self.note_lost(event);
+        self.note_closed(event);
         event.paths.iter().any(|path| self.interests_in(path))
     }
 
     fn note_lost(&mut self, event: &Event) {
-        if matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(notify::event::ModifyKind::Name(_)))
-        {
+        if matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))) {
             let lost = event.paths.iter().filter(|path| self.interests.contains_key(*path));
             self.lost.extend(lost.cloned());
+        }
+    }
+
+    /// A file that is renamed to its place was closed before.
+    fn note_closed(&mut self, event: &Event) {
+        let is_closed = match event.kind {
+            EventKind::Access(_) | EventKind::Modify(ModifyKind::Name(_)) => true,
+            EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) | EventKind::Create(_) => false,
+            _ => return,
+        };
+        for path in &event.paths {
+            if !is_closed {
+                self.closed.remove(path);
+            } else if self.interests_in(path) {
+                if self.closed.len() >= CLOSED_MAX {
+                    self.closed.clear();
+                }
+                self.closed.insert(path.clone());
+            }
         }
     }
 
@@ -250,7 +293,7 @@ mod tests {
     fn heard() -> Heard {
         let named = Interest::Names(BTreeSet::from(["a.yaml".into()]));
         let interests = BTreeMap::from([("/all".into(), Interest::All), ("/some".into(), named)]);
-        Heard { interests, lost: BTreeSet::new() }
+        Heard { interests, ..Heard::default() }
     }
 
     fn created(path: &str) -> Event {
@@ -266,6 +309,18 @@ mod tests {
         assert!(!heard().matters(&Event::new(opened).add_path("/all/x".into())));
         let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
         assert!(heard().matters(&Event::new(written).add_path("/all/x".into())));
+    }
+
+    #[test]
+    fn a_file_is_closed_from_its_close_or_rename_to_the_next_write() {
+        let mut heard = heard();
+        let written = EventKind::Modify(ModifyKind::Data(notify::event::DataChange::Any));
+        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let renamed = EventKind::Modify(ModifyKind::Name(notify::event::RenameMode::To));
+        for (kind, is_closed) in [(written, false), (closed, true), (written, false), (renamed, true)] {
+            heard.matters(&Event::new(kind).add_path("/all/x".into()));
+            assert_eq!(heard.closed.contains(Path::new("/all/x")), is_closed, "{kind:?}");
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Meters {
     pub(super) cleanup_failures: u64,
     pub(super) reconciling: ByFamily<Histogram>,
     pub(super) flows: ByFamily<u64>,
+    /// Connections to vanished endpoints that were ended.
+    pub(super) ended: u64,
     pub(super) rules: RuleCounts,
 }
 
@@ -81,6 +83,7 @@ impl Meters {
             cleanup_failures: 0,
             reconciling: by_family(SYNC_SECONDS),
             flows: ByFamily::default(),
+            ended: 0,
             rules: RuleCounts::default(),
         }
     }
@@ -169,6 +172,7 @@ impl Meters {
 
     /// An errand ended.
     pub fn ran(&mut self, result: &Result<Done, String>) {
+        self.ended += result.iter().flat_map(|done| done.ended.values()).sum::<u64>();
         for pass in result.iter().flat_map(|done| &done.passes) {
             self.reconciling.get_mut(pass.family).observe(pass.took);
             *self.flows.get_mut(pass.family) += pass.flows;

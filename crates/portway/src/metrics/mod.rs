@@ -30,6 +30,9 @@ mod slis;
 mod text;
 mod upstream;
 
+use std::collections::BTreeMap;
+
+use dataplane::checks::Severity;
 use model::Family;
 
 pub use meters::{Meters, Probe};
@@ -40,7 +43,7 @@ use crate::traffic::Traffic;
 use text::Page;
 
 /// What the loop knows at the moment, as figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Something waits to be written.
     pub is_pending: bool,
@@ -54,6 +57,8 @@ pub struct Gauges {
     pub warned: usize,
     /// Files and fields of objects that have something wrong.
     pub problems: usize,
+    /// The worst finding of each check of this host.
+    pub findings: BTreeMap<&'static str, Severity>,
     /// Listeners that cannot be opened.
     pub not_listening: usize,
     /// How often rules were put right that others had changed.

@@ -1,5 +1,6 @@
 //! Our own metrics: what upstream does not count.
 
+use dataplane::checks::Severity;
 use kernel::sysctl::{Sysctls, ThisMachine};
 
 use super::Scrape;
@@ -12,6 +13,7 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
     page.family("portway_build_info", Kind::Gauge, "The running version and mode; always 1")
         .sample(&version, 1);
     tracker(page);
+    preconditions(page, scrape);
     loop_of(page, scrape);
     traffic(page, scrape.traffic);
 }
@@ -30,6 +32,18 @@ fn tracker(page: &mut Page) {
         let read = ThisMachine.read(&format!("net/netfilter/{setting}")).ok().flatten();
         if let Some(value) = read.and_then(|text| text.parse::<u64>().ok()) {
             page.family(name, Kind::Gauge, help).sample(&[], value);
+        }
+    }
+}
+
+/// Whether a check of this host found something.
+fn preconditions(page: &mut Page, scrape: &Scrape<'_>) {
+    let help = "Whether a check of this host found something; `portway doctor` says what";
+    let mut family = page.family("portway_precondition", Kind::Gauge, help);
+    for check in scrape.mode.checks() {
+        for severity in Severity::ALL {
+            let is_found = scrape.gauges.findings.get(check.name) == Some(&severity);
+            family.sample(&[("check", check.name), ("severity", severity.name())], u64::from(is_found));
         }
     }
 }
@@ -82,6 +96,8 @@ fn loop_of(page: &mut Page, scrape: &Scrape<'_>) {
         gauges.repair_operations,
     );
     counter("portway_operations_total", "Operations written to the kernel", gauges.operations);
+    let help = "TCP connections to Pods that have vanished, which were ended";
+    counter("portway_vanished_connections_ended_total", help, scrape.meters.ended);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 service ports")]
@@ -161,4 +177,41 @@ fn traffic(page: &mut Page, traffic: &[Traffic]) {
 
 fn labels(of: &Traffic) -> [(&str, &str); 3] {
     [("service_port", &of.service_port), ("ip_family", &of.family), ("purpose", &of.purpose)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::metrics::{Gauges, Meters};
+    use crate::modes::Mode;
+
+    #[test]
+    fn each_check_of_the_mode_has_a_gauge_by_severity() {
+        let shown = |mode| {
+            let gauges = Gauges { findings: [("ip-forward", Severity::Error)].into(), ..Gauges::default() };
+            let meters = Meters::new(jiff::Timestamp::UNIX_EPOCH);
+            let (families, traffic, uptime) = (&model::Family::ALL[..], &[][..], Duration::ZERO);
+            let scrape = Scrape {
+                mode,
+                families,
+                meters: &meters,
+                gauges: &gauges,
+                is_healthy: true,
+                uptime,
+                traffic,
+            };
+            crate::metrics::page(&scrape)
+        };
+        let page = shown(Mode::Nftables);
+        for line in [
+            "portway_precondition{check=\"ip-forward\",severity=\"error\"} 1\n",
+            "portway_precondition{check=\"ip-forward\",severity=\"possible\"} 0\n",
+            "portway_precondition{check=\"node-name\",severity=\"error\"} 0\n",
+        ] {
+            assert!(page.contains(line), "no {line} in {page}");
+        }
+        assert!(!shown(Mode::Userspace).contains("check=\"ip-forward\""), "it forwards nothing");
+    }
 }

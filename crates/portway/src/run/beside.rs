@@ -1,16 +1,18 @@
 //! Carries out errands: what is to be done in this kernel beside the rules.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use dataplane::served::is_served;
-use dataplane::{SyncError, flows, ipvs, nftables, upstream};
+use dataplane::{SyncError, flows, ipvs, nftables, resets, upstream};
 use kernel::conntrack::Netlink;
 use kernel::host::{Link, links};
+use kernel::sock_diag;
 use kernel::xtables::{Programs, Variant};
 use kernel::{ipset, nft};
 use model::Family;
-use model::flows::StaleFlows;
+use model::flows::{StaleFlows, VanishedFlows};
 
 use super::errands::{Done, Errand, Pass};
 use super::localnet;
@@ -26,6 +28,8 @@ pub(super) struct Beside {
     /// Whether node ports on 127.0.0.0/8 are served by rules.
     has_localnet: bool,
     conntrack: Option<Netlink>,
+    /// It was said that this kernel cannot end sockets of other programs.
+    has_said_no_sockets: bool,
     /// Since when what the IPVS mode left waits for its connections.
     waits_since: Option<Instant>,
 }
@@ -35,7 +39,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 impl Beside {
     pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool) -> Self {
-        Self { mode, program, has_localnet, conntrack: None, waits_since: None }
+        Self { mode, program, has_localnet, conntrack: None, has_said_no_sockets: false, waits_since: None }
     }
 
     /// Are Services served, by rules of whichever mode?
@@ -45,19 +49,42 @@ impl Beside {
         Ok(served?)
     }
 
-    pub(super) fn run(&mut self, errand: &Errand) -> Result<Done, String> {
+    /// `own` are the addresses of this host.
+    pub(super) fn run(&mut self, errand: &Errand, own: &BTreeSet<IpAddr>) -> Result<Done, String> {
         match errand {
             Errand::Forget(stale) => self.forget(stale),
+            Errand::End(vanished) => self.end(vanished, own),
             Errand::TakeOver => self.take_over(),
         }
     }
 
     /// A connection that failed is opened anew the next time.
+    fn conntrack(&mut self) -> Result<Netlink, String> {
+        self.conntrack.take().map_or_else(|| Netlink::open().map_err(|error| error.to_string()), Ok)
+    }
+
+    /// Sockets of this host go first: their resets still find the way to whoever may be there.
+    fn end(&mut self, vanished: &BTreeSet<VanishedFlows>, own: &BTreeSet<IpAddr>) -> Result<Done, String> {
+        let mut conntrack = self.conntrack()?;
+        let found = flows::Found::read(&mut conntrack, vanished).map_err(|error| error.to_string())?;
+        let sockets = sock_diag::ThisMachine::open()
+            .and_then(|mut sockets| found.end_sockets(&mut sockets, |ip| own.contains(&ip)));
+        match sockets {
+            Ok(count) if count > 0 => tracing::debug!(count, "ended sockets of this host"),
+            Ok(_) => {}
+            Err(error) if std::mem::replace(&mut self.has_said_no_sockets, true) => tracing::debug!(%error),
+            Err(error) => {
+                tracing::info!("{error}: programs on this host notice a vanished Pod when they send next");
+            }
+        }
+        reset_next_packets(&found);
+        let ended = found.delete(&mut conntrack).map_err(|error| error.to_string())?;
+        self.conntrack = Some(conntrack);
+        Ok(Done { ended, ..Done::default() })
+    }
+
     fn forget(&mut self, stale: &BTreeSet<StaleFlows>) -> Result<Done, String> {
-        let mut conntrack = match self.conntrack.take() {
-            Some(conntrack) => conntrack,
-            None => Netlink::open().map_err(|error| error.to_string())?,
-        };
+        let mut conntrack = self.conntrack()?;
         let mut done = Done::default();
         for family in Family::ALL {
             let of_family = |flows: &&StaleFlows| Family::of(flows.destination.0) == family;
@@ -103,6 +130,15 @@ impl Beside {
         done.stays.extend(stays.iter().map(ToString::to_string));
         done.stays.extend((!self.has_localnet).then(localnet::stays).flatten());
         Ok(done)
+    }
+}
+
+/// Without `nf_tables` a living endpoint resets them, where there is one.
+fn reset_next_packets(found: &flows::Found<'_>) {
+    let connections: Vec<_> = found.entries().map(|(_, entry)| entry.original).collect();
+    let added = nft::Netlink::open().and_then(|mut nft| resets::add(&mut nft, &connections));
+    if let Err(error) = added {
+        tracing::debug!(%error, "connections of a vanished Pod are left to a living endpoint to reset");
     }
 }
 

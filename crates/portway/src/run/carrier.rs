@@ -11,6 +11,7 @@
 //!   old: accepts nothing more, carries what it has to its end, stands by
 //! ```
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
@@ -18,8 +19,10 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dataplane::flows::Ended;
 use dataplane::relay::{self, Handed, Relay, Relays as _, Trouble};
 use kernel::signal::{self, Termination};
+use model::flows::VanishedFlows;
 
 use super::RunError;
 use super::effect::Answer;
@@ -84,6 +87,18 @@ impl Carrier {
         }
     }
 
+    /// Resets connections to endpoints that have vanished, and adds them to those that were ended.
+    pub(super) fn end_connections(&self, vanished: &BTreeSet<VanishedFlows>, ended: &mut Ended) {
+        let endpoints = vanished.iter().map(|flows| flows.endpoint.into()).collect();
+        let mut cut = self.lock().cut_to(endpoints);
+        // The relay knows endpoints; where several service ports had one, the first is named.
+        for flows in vanished {
+            if let Some(count) = cut.remove(&flows.endpoint.into()) {
+                *ended.entry((flows.port.clone(), flows.endpoint)).or_default() += count;
+            }
+        }
+    }
+
     /// Our rules are in force, and those of others are gone: what was handed on and not asked for by then is not needed.
     pub(super) fn disinherit(&self) {
         self.lock().disinherit();
@@ -103,7 +118,7 @@ impl Carrier {
                 let is_used = listeners > 0 || carried != Carried::default();
                 status.relay = is_used.then_some(RelayStatus { listeners, carried });
             }
-            Answer::NotYet(_) => {}
+            Answer::Readiness(_) | Answer::NotYet(_) => {}
         }
     }
 

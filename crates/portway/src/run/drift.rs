@@ -183,6 +183,12 @@ impl Drift {
         })
     }
 
+    /// The programs that keep changing our tables.
+    pub(super) fn conflict(&self) -> Option<String> {
+        let programs: Vec<&str> = self.fighting.iter().map(String::as_str).collect();
+        (!programs.is_empty()).then(|| format!("{} keeps changing our tables", programs.join(", ")))
+    }
+
     /// Adds what was repaired.
     pub(super) fn count(&self, gauges: Gauges) -> Gauges {
         let fighting = self.fighting.len();

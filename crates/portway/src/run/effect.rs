@@ -1,6 +1,7 @@
 //! Everything that the loop can ever want.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use apiserver::Announcement;
@@ -10,7 +11,9 @@ use model::ServicePortId;
 use super::errands::Errand;
 use super::event::Reply;
 use super::handover::Successor;
+use super::health::Readiness;
 use super::status::Status;
+use crate::doctor::{FindingStatus, Sample};
 use crate::picture::Snapshot;
 use crate::traffic::Traffic;
 
@@ -25,8 +28,12 @@ pub enum Effect {
     Glance,
     /// Look whether Services are served by what others, or an earlier life, left; then tell [`super::Event::Found`].
     Look,
+    /// Check the preconditions of this host; then tell [`super::Event::Examined`]. Nothing waits for it.
+    Examine(Box<Sample>),
     /// Do this beside the rules; then tell [`super::Event::Ran`].
     Run(Errand),
+    /// Ask the API server whether there is a Node of this name; then tell [`super::Event::NodeAnswered`].
+    AskForNode(Box<str>),
     /// Come back with [`super::Event::Tick`] at this time since the start, unless something happens before. It takes the
     /// place of any earlier wish.
     WakeAt(Duration),
@@ -80,6 +87,8 @@ pub enum Answer {
     Picture(Box<Snapshot>),
     /// How the loop is doing.
     Status(Box<Status>),
+    /// Whether the rules of this process are in force.
+    Readiness(Readiness),
     /// What was carried.
     Traffic(Vec<Traffic>),
     /// Nobody knows yet, and why.
@@ -122,6 +131,15 @@ pub enum Line {
     Forgot {
         /// How many.
         flows: u64,
+    },
+    /// Connections to an endpoint that has vanished were ended.
+    Ended {
+        /// Its service port.
+        service_port: String,
+        /// Its address and port.
+        endpoint: String,
+        /// How many.
+        connections: u64,
     },
     /// These rules of another mode, upstream's or ours, were removed, ours being in place.
     TookOver(String),
@@ -176,6 +194,15 @@ pub enum Line {
         /// When it is tried again.
         retry_in: Duration,
     },
+    /// The state folder cannot be written: these Services wait for a new address or port, and all others are served.
+    AllocationWaits {
+        /// Who waits.
+        services: Vec<String>,
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// The state folder can be written again.
+    AllocationResumed,
     /// Nobody can be answered at one of our ports.
     NotListening {
         /// Which.
@@ -212,8 +239,19 @@ pub enum Line {
         /// Whether it does.
         is_so: bool,
     },
+    /// Another address is the primary one of this node: node ports answer there now.
+    PrimaryAddress {
+        /// The one until now.
+        old: IpAddr,
+        /// The new one; `None` where the node has no address of this family any more.
+        new: Option<IpAddr>,
+    },
     /// The source was read for the first time, and so many of its objects have something wrong.
     Reports(usize),
+    /// A precondition of this host does not hold, or may not.
+    Found(FindingStatus),
+    /// It holds again.
+    FindingOver(FindingStatus),
     /// The process ends because of this signal.
     Stopping(&'static str),
 }

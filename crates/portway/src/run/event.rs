@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use apiserver::News;
+use dataplane::checks::Finding;
 use dataplane::{Meddled, SyncError, Synced};
 use model::time::Timestamp;
 
@@ -14,6 +15,7 @@ use super::handover::Successor;
 use super::listeners::Listener;
 use super::live::{ConfigStatus, Live};
 use crate::host::HostFacts;
+use crate::manifests::Doubts;
 use crate::objects::{Change, Problem};
 
 /// Something that happened.
@@ -28,6 +30,8 @@ pub enum Event {
         /// Of every file something is in force: its content, or its last good one. If not, objects may be missing.
         is_complete: bool,
     },
+    /// What the files leave in doubt now; told before the files themselves.
+    SourceInDoubt(Doubts),
     /// The API server told something, or cannot be reached.
     Told(News),
     /// These are the addresses of this host now.
@@ -40,6 +44,15 @@ pub enum Event {
     Glanced(Result<bool, SyncError>),
     /// What was asked before anything was written: whether Services are served by what is there.
     Found(Result<bool, SyncError>),
+    /// The API server was asked for a Node.
+    NodeAnswered {
+        /// Its name.
+        name: Box<str>,
+        /// Whether there is one; `None` if the server did not say.
+        exists: Option<bool>,
+    },
+    /// What the checks of this host found.
+    Examined(Vec<Finding>),
     /// The time that was asked for has come.
     Tick,
     /// Somebody wants to know something.
@@ -86,6 +99,8 @@ pub enum Question {
     Picture,
     /// How the loop is doing.
     Status,
+    /// Whether the rules of this process are in force.
+    Readiness,
     /// What was carried, as far as anybody counts it.
     Traffic,
 }

@@ -6,25 +6,27 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{SyncSender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use apiserver::{NodeAnswers, NodeLookup};
 use dataplane::Meddled;
 use dataplane::nftables::Listener;
 use kernel::host::{Link, Watch, links};
 use kernel::netlink;
 use kernel::nft::Monitor;
-use kernel::signal::Termination;
+use kernel::signal::{Hangup, Termination};
 
 use super::effect::Answer;
 use super::event::{Event, Question, Reply};
 use super::handover::Door;
 use super::touch::{Touch, Touched};
+use crate::doctor::{Doctor, Sample};
 use crate::host::HostFacts;
 use crate::kubeproxy::{Reload, Reread};
-use crate::manifests::{Follower, Source, SourceError};
-use crate::serve::Servers;
+use crate::manifests::{Doubts, Follower, RereadRequest, Source, SourceError};
+use crate::serve::{Board, Servers};
 use crate::socket::Server;
 
 /// How long a feed waits before it looks whether anybody still listens, and before it tries again what failed.
@@ -64,22 +66,42 @@ impl Drop for Alarm {
     }
 }
 
-/// Tells of files. The source is followed already, so its first wait returns at once.
-pub(super) fn files(mut source: Source, events: Events) -> io::Result<JoinHandle<()>> {
+/// Tells of files. The source is followed already, so its first wait returns at once; it reads everything again on this request.
+pub(super) fn files(mut source: Source, reread: RereadRequest, events: Events) -> io::Result<JoinHandle<()>> {
     start("files", &events.clone(), move || {
+        let mut told = Doubts::default();
         loop {
             match source.wait(PATIENCE) {
                 Ok(false) => continue,
                 Ok(true) => {}
-                Err(error) => listen_again(&mut source, &error),
+                Err(error) => listen_again(&mut source, &reread, &error),
             }
+            let is_requested = reread.is_pending();
             let (changes, problems) = source.changes();
-            let is_complete = source.is_complete();
-            if events.send(Event::FilesChanged { changes, problems, is_complete }).is_err() {
+            if is_requested {
+                tracing::info!(
+                    changes = changes.len(),
+                    problems = problems.len(),
+                    "read the manifests again"
+                );
+            }
+            let (is_complete, doubts) = (source.is_complete(), source.doubts());
+            let files = Event::FilesChanged { changes, problems, is_complete };
+            if in_order(&mut told, doubts, files).into_iter().any(|event| events.send(event).is_err()) {
                 return;
             }
         }
     })
+}
+
+/// Doubts begin before the files that bring them, and end after the files that settle them: else the rules of a Service would be stale for
+/// a moment, and removed, before its corrected object comes.
+fn in_order(told: &mut Doubts, doubts: Doubts, files: Event) -> Vec<Event> {
+    let both = told.with(&doubts);
+    let begin = (both != *told).then(|| Event::SourceInDoubt(both.clone()));
+    let end = (doubts != both).then(|| Event::SourceInDoubt(doubts.clone()));
+    *told = doubts;
+    begin.into_iter().chain([files]).chain(end).collect()
 }
 
 /// Tells what an API server tells.
@@ -92,13 +114,34 @@ pub(super) fn server(settings: apiserver::Settings, events: Events) -> io::Resul
     })
 }
 
+/// Answers questions for single Nodes.
+pub(super) fn nodes(settings: &apiserver::Settings, events: Events) -> io::Result<NodeLookup> {
+    let (lookup, answers) = NodeAnswers::from(settings);
+    start("questions for Nodes", &events.clone(), move || {
+        let mut tell = |name, exists| events.send(Event::NodeAnswered { name, exists }).is_ok();
+        if let Err(error) = answers.serve(&mut tell) {
+            tracing::error!(%error, "the API server cannot be asked for Nodes");
+        }
+    })?;
+    Ok(lookup)
+}
+
 /// Tells of a config file. What goes wrong with it is told there, and what was chosen before stays.
-pub(super) fn config(mut reload: Reload, events: Events) -> io::Result<JoinHandle<()>> {
+pub(super) fn config(
+    mut reload: Reload,
+    reread: RereadRequest,
+    events: Events,
+) -> io::Result<JoinHandle<()>> {
     start("the config file", &events.clone(), move || {
-        let mut follower = Follower::of(reload.path());
+        let mut follower = Follower::of(reload.path(), reread);
         loop {
-            follower.wait(PATIENCE);
-            let Some(Reread { live, standing }) = reload.look() else { continue };
+            let is_requested = follower.wait(PATIENCE);
+            let Some(Reread { live, standing }) = reload.look() else {
+                if is_requested {
+                    reload.log_unchanged();
+                }
+                continue;
+            };
             let told = live.map(Event::Rechosen).into_iter().chain([Event::ConfigRead(standing)]);
             let mut is_over = false;
             for event in told {
@@ -112,11 +155,11 @@ pub(super) fn config(mut reload: Reload, events: Events) -> io::Result<JoinHandl
 }
 
 /// A watch that ended is started anew. Until that works, files are read at the pace of our patience.
-fn listen_again(source: &mut Source, error: &SourceError) {
+fn listen_again(source: &mut Source, reread: &RereadRequest, error: &SourceError) {
     tracing::warn!(%error, "files are no longer followed: trying again");
     if let Err(error) = source.follow() {
         tracing::warn!(%error, seconds = PATIENCE.as_secs(), "files cannot be followed: reading them again later");
-        thread::sleep(PATIENCE);
+        reread.wait(PATIENCE);
     }
 }
 
@@ -131,8 +174,11 @@ pub(super) fn addresses(
 ) -> io::Result<JoinHandle<()>> {
     start("addresses", &events.clone(), move || {
         let mut touch = Touch::new(|| links().unwrap_or_default().into_iter().collect());
+        let mut looks_left = STOPGAP_LOOKS;
         loop {
-            let touched = match next_group(&mut watch, &mut touch) {
+            let waits_for_route = looks_left > 0 && known.has_stopgap();
+            let limit = if waits_for_route { STOPGAP_WAIT } else { PATIENCE };
+            let touched = match next_group(&mut watch, &mut touch, limit) {
                 Ok(touched) => touched,
                 Err(error) => {
                     tracing::warn!(%error, "the addresses of this host cannot be followed: reading them again later");
@@ -143,10 +189,14 @@ pub(super) fn addresses(
             if touched.is_mode && keeps_addresses && events.send(Event::HostTouched).is_err() {
                 return;
             }
-            if !touched.is_host {
+            if touched.is_host {
+                looks_left = STOPGAP_LOOKS;
+            } else if waits_for_route {
+                looks_left -= 1;
+            } else {
                 continue;
             }
-            let now = HostFacts::read(&node_name);
+            let now = known.read_again(&node_name);
             if now.addresses.is_some() && now != known {
                 known = now.clone();
                 if events.send(Event::AddressesChanged(now)).is_err() {
@@ -157,10 +207,19 @@ pub(super) fn addresses(
     })
 }
 
+/// Routes are not watched, and the default route comes a moment after its address. While the primary address is a stopgap, the routes are read
+/// this often, for a minute after each change.
+const STOPGAP_WAIT: Duration = Duration::from_millis(500);
+const STOPGAP_LOOKS: u32 = 120;
+
 /// Changes until it was quiet for a while, as one.
-fn next_group(watch: &mut Watch, touch: &mut Touch<impl FnMut() -> Vec<Link>>) -> netlink::Result<Touched> {
+fn next_group(
+    watch: &mut Watch,
+    touch: &mut Touch<impl FnMut() -> Vec<Link>>,
+    limit: Duration,
+) -> netlink::Result<Touched> {
     let mut group = Touched::default();
-    let mut next = watch.next(PATIENCE)?;
+    let mut next = watch.next(limit)?;
     for _ in 0..GROUP_MAX {
         let Some(change) = next else { break };
         touch.take(change, &mut group);
@@ -191,6 +250,27 @@ pub(super) fn meddling(mut monitor: Monitor, events: Events) -> io::Result<JoinH
     })
 }
 
+/// Checks the preconditions of this host, one sample after the other, and tells what was found. In a thread of its own, since
+/// reading other programs' rules may take long.
+pub(super) fn examinations(
+    doctor: Doctor,
+    samples: Receiver<Box<Sample>>,
+    events: Events,
+) -> io::Result<JoinHandle<()>> {
+    start("preconditions", &events.clone(), move || {
+        while let Ok(sample) = samples.recv() {
+            let examined = doctor.examine(&sample);
+            examined
+                .unread
+                .iter()
+                .for_each(|what| tracing::debug!("a check of this host cannot read {what}"));
+            if events.send(Event::Examined(examined.findings)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
 /// Tells of another portway that wants to go on in our place.
 pub(super) fn successors(door: Door, events: Events) -> io::Result<JoinHandle<()>> {
     start("successors", &events.clone(), move || {
@@ -214,9 +294,49 @@ pub(super) fn signals(termination: Termination, events: Events) -> io::Result<Jo
     })
 }
 
-/// Tells of questions.
-pub(super) fn questions(server: Server, events: Events) -> io::Result<JoinHandle<()>> {
-    start("questions", &events.clone(), move || server.serve(move |question| ask(&events, question)))
+/// What SIGHUP has read again.
+#[derive(Debug, Default)]
+pub(super) struct Rereads {
+    pub(super) manifests: Option<RereadRequest>,
+    pub(super) config: Option<RereadRequest>,
+}
+
+impl Rereads {
+    /// What there is to tell of a reload: objects of an API server are watched, and there is no list to read again.
+    fn about(&self) -> &'static str {
+        match (&self.manifests, &self.config) {
+            (Some(_), Some(_)) => "reading the manifests and the config file again",
+            (Some(_), None) => "reading the manifests again",
+            (None, Some(_)) => {
+                "reading the config file again; the API server is watched, and needs no reload"
+            }
+            (None, None) => "there is no file to read again; the API server is watched, and needs no reload",
+        }
+    }
+}
+
+/// Has files read again when the operator asks for it.
+pub(super) fn reloads(hangup: Hangup, rereads: Rereads, events: &Events) -> io::Result<JoinHandle<()>> {
+    start("reload requests", events, move || {
+        loop {
+            if let Err(error) = hangup.wait() {
+                tracing::error!(%error, "SIGHUP cannot be received any more");
+                return;
+            }
+            tracing::info!("SIGHUP: {}", rereads.about());
+            rereads.manifests.iter().chain(&rereads.config).for_each(RereadRequest::make);
+        }
+    })
+}
+
+/// Tells of questions. A probe is answered from the board, so that it does not fail while the loop writes.
+pub(super) fn questions(server: Server, board: Board, events: Events) -> io::Result<JoinHandle<()>> {
+    start("questions", &events.clone(), move || {
+        server.serve(move |question| match question {
+            Question::Readiness => Some(Answer::Readiness(board.readiness())),
+            question => ask(&events, question),
+        });
+    })
 }
 
 /// Asks the loop, and waits for its answer.
@@ -235,4 +355,32 @@ pub(super) fn servers(servers: Servers, events: Events) -> io::Result<JoinHandle
             tracing::error!(%error, "nobody can be answered by HTTP");
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Else its rules would be stale between the two, and clients refused until it comes.
+    #[test]
+    fn a_corrected_file_comes_before_the_end_of_its_doubt() {
+        let empty =
+            |paths: &[&str]| Doubts { empty: paths.iter().map(PathBuf::from).collect(), ..Doubts::default() };
+        let files = || Event::FilesChanged { changes: Vec::new(), problems: Vec::new(), is_complete: true };
+        let mut told = Doubts::default();
+        let mut order = |now: &[&str]| -> Vec<String> {
+            let events = in_order(&mut told, empty(now), files());
+            let shown = events.into_iter().map(|event| match event {
+                Event::SourceInDoubt(doubts) => format!("{:?}", doubts.empty),
+                _ => "files".to_owned(),
+            });
+            shown.collect()
+        };
+        assert_eq!(order(&["a"]), [r#"["a"]"#, "files"], "begun before");
+        assert_eq!(order(&["a"]), ["files"], "known already");
+        assert_eq!(order(&["b"]), [r#"["a", "b"]"#, "files", r#"["b"]"#], "one for another");
+        assert_eq!(order(&[]), ["files", "[]"], "ended after");
+    }
 }

@@ -10,6 +10,9 @@
 //! Bare means: the source has told nothing for that long, and the kernel holds nothing of an earlier life either. Such a node
 //! should get no clients; but starting the process anew would not help, so it lives.
 //!
+//! Ready means: rules that this process wrote or adopted are in force, and it is healthy. It decides whether a rolling update goes on,
+//! so it fails closed: a process that has not finished its first sync is healthy, but not ready.
+//!
 //! Absent on purpose: a clock, and HTTP. The facts stand still while a sync hangs, and the time that the reader brings goes on: so a
 //! loop that hangs turns red as well.
 
@@ -17,6 +20,7 @@ use std::time::Duration;
 
 use model::Family;
 use model::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// What the loop knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,20 @@ pub struct HealthFacts {
     pub is_bare: bool,
     /// The Node is known, is not being deleted, and is not about to be.
     pub is_node_eligible: bool,
+    /// A sync of this process is in force, and the kernel did not refuse every service port of it.
+    pub is_in_force: bool,
+    /// Why the kernel is behind, or why nothing of this process is in force.
+    pub behind_because: Option<String>,
+}
+
+/// Whether the rules of one process are in force, as `portway status --ready` asks it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// The rules are in force, and follow the source.
+    pub is_ready: bool,
+    /// Why not.
+    pub reason: Option<String>,
 }
 
 /// The answer.
@@ -56,6 +74,23 @@ impl HealthFacts {
             is_node_eligible: self.is_node_eligible,
         }
     }
+
+    /// Whether a rolling update may go on to the next node, so long after the start of the process.
+    pub fn readiness(&self, elapsed: Duration) -> Readiness {
+        let is_ready = self.is_in_force && self.judge(elapsed).is_healthy;
+        Readiness { is_ready, reason: (!is_ready).then(|| self.why_not_ready(elapsed)) }
+    }
+
+    fn why_not_ready(&self, elapsed: Duration) -> String {
+        let because = self.behind_because.as_deref().unwrap_or("a sync has not finished");
+        match self.behind_since {
+            Some(since) if self.is_in_force => {
+                let seconds = elapsed.saturating_sub(since).as_secs();
+                format!("its rules have been out of date for {seconds} s: {because}")
+            }
+            _ => because.to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -71,5 +106,23 @@ mod tests {
         for (elapsed, is_healthy) in [(5, true), (10, true), (69, true), (70, false), (7000, false)] {
             assert_eq!(facts.judge(second(elapsed)).is_healthy, is_healthy, "after {elapsed} s");
         }
+    }
+
+    #[test]
+    fn a_process_is_ready_from_its_first_sync_until_its_rules_are_out_of_date_for_too_long() {
+        let second = Duration::from_secs;
+        let facts = HealthFacts { patience: second(60), ..HealthFacts::default() };
+        assert!(facts.judge(second(1)).is_healthy, "it lives");
+        let reason = |facts: &HealthFacts, at| facts.readiness(second(at)).reason;
+        assert_eq!(reason(&facts, 1).as_deref(), Some("a sync has not finished"));
+        let behind = Some("the kernel said no".to_owned());
+        let failing = HealthFacts { behind_since: Some(second(1)), behind_because: behind, ..facts };
+        assert_eq!(reason(&failing, 2).as_deref(), Some("the kernel said no"), "without any patience");
+        let once_good = HealthFacts { is_in_force: true, ..failing };
+        assert_eq!(once_good.readiness(second(60)), Readiness { is_ready: true, reason: None });
+        let late = once_good.readiness(second(61));
+        assert!(!late.is_ready);
+        let sentence = "its rules have been out of date for 60 s: the kernel said no";
+        assert_eq!(late.reason.as_deref(), Some(sentence));
     }
 }

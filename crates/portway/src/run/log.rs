@@ -2,8 +2,11 @@
 //!
 //! Numbers are of 64 bits at most: those of 128, as times are counted in, would be text in a log of JSON.
 
+use std::net::IpAddr;
+
 use super::effect::Line;
 use super::status::milliseconds;
+use crate::doctor::FindingStatus;
 
 /// No sync went well yet.
 const NONE_YET: &str = "none went well yet, and what the kernel held at the start stays as it is";
@@ -33,6 +36,9 @@ pub(super) fn log(line: &Line) {
         Line::Replaced(what) => tracing::info!("our rules took the place of {what}"),
         Line::Waits(why) => tracing::warn!("{why}"),
         Line::Forgot { flows } => tracing::info!(flows, "forgot flows that led nowhere"),
+        Line::Ended { service_port, endpoint, connections } => {
+            tracing::info!(%service_port, %endpoint, connections, "ended connections to a Pod that has vanished");
+        }
         Line::TookOver(what) => {
             tracing::info!("removed what another mode left, ours being in place: {what}");
         }
@@ -60,6 +66,10 @@ pub(super) fn log(line: &Line) {
             retry_in_ms = milliseconds(*retry_in),
             "addresses cannot be given, what is in force stays so: {reason}"
         ),
+        Line::AllocationWaits { services, reason } => allocation_waits(services, reason),
+        Line::AllocationResumed => {
+            tracing::info!("the state folder can be written again: no Service waits for it");
+        }
         Line::NotListening { listener, reason } => {
             tracing::warn!("{listener} is not answered, which is tried again every second: {reason}");
         }
@@ -86,9 +96,44 @@ pub(super) fn log(line: &Line) {
         Line::NodeTakesClients { name, is_so: true } => {
             tracing::info!("the Node `{name}` takes clients again: its part of /healthz is green");
         }
+        Line::PrimaryAddress { old, new } => primary_address(*old, *new),
         Line::Reports(count) => {
             tracing::warn!(count, "some objects have something wrong: `portway check` tells what");
         }
+        Line::Found(finding) => found(finding),
+        Line::FindingOver(FindingStatus { check, cause, .. }) => {
+            tracing::info!(check, "this is no longer so: {cause}");
+        }
         Line::Stopping(signal) => tracing::info!(signal, "stopping: the rules stay in place"),
+    }
+}
+
+fn allocation_waits(services: &[String], reason: &str) {
+    if services.is_empty() {
+        return tracing::warn!("the state folder cannot be written; no Service waits for it: {reason}");
+    }
+    tracing::error!(
+        services = services.join(","),
+        "these Services wait for a new address or port, and all others are served: {reason}"
+    );
+}
+
+fn primary_address(old: IpAddr, new: Option<IpAddr>) {
+    match new {
+        Some(new) => {
+            tracing::warn!(%old, %new, "the primary address of this node changed: node ports answer at the new one");
+        }
+        None => {
+            tracing::warn!(%old, "this node has lost its primary address, and has no other of this family");
+        }
+    }
+}
+
+fn found(finding: &FindingStatus) {
+    let FindingStatus { check, cause, traffic, fix, .. } = finding;
+    if finding.is_error() {
+        tracing::error!(check, traffic, fix, "packets are lost on this host: {cause}");
+    } else {
+        tracing::warn!(check, traffic, fix, "packets may be lost on this host: {cause}");
     }
 }

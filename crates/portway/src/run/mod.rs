@@ -24,6 +24,7 @@ mod effect;
 mod errands;
 mod error;
 mod event;
+mod examine;
 mod families;
 mod feeds;
 mod handover;
@@ -55,7 +56,7 @@ pub use event::{Event, Now, Question, Reply};
 pub(crate) use families::HAS_IPV6;
 pub use families::{Families, HostKernel, refused};
 pub use handover::{Arrival, Successor};
-pub use health::{Health, HealthFacts};
+pub use health::{Health, HealthFacts, Readiness};
 pub use ipvs::IpvsStatus;
 pub use listeners::Listener;
 pub use live::{ConfigStatus, Live};
@@ -69,7 +70,7 @@ pub use origin::Origin;
 pub use pace::PaceOptions;
 pub use sanity::Objections;
 pub use shell::{End, Settings, run};
-pub use state::{Loop, Start};
+pub use state::{Loop, Start, VanishedTcp};
 pub use status::{
     Beside, Failures, LastSync, NodeStanding, Pending, RelayStatus, ServerStatus, ServerTrouble, Status,
 };

@@ -19,6 +19,8 @@ pub enum Origin {
         from: Vec<PathBuf>,
         /// What Services are given.
         allocation: embedded::Options,
+        /// A path without any object is meant.
+        allow_empty: bool,
     },
     /// From an API server.
     Server(apiserver::Settings),
@@ -46,7 +48,14 @@ impl Opening {
     /// Refuses what is named wrongly. A server need not be there yet.
     pub(super) fn of(origin: &Origin) -> Result<(Self, Option<String>), RunError> {
         match origin {
-            Origin::Files { from, .. } => Ok((Opening::Files(Source::open(from)?), None)),
+            Origin::Files { from, allow_empty, allocation } => {
+                let mut source = Source::open(from)?;
+                source.limit_node_ports(allocation.node_port_range.clone());
+                if *allow_empty {
+                    source.allow_empty();
+                }
+                Ok((Opening::Files(source), None))
+            }
             Origin::Server(settings) => {
                 let address = settings.access.address()?;
                 Ok((Opening::Server(settings.clone()), Some(address)))

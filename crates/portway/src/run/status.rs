@@ -1,6 +1,7 @@
 //! How the loop is doing: a value for people and programs, and the figures that it is made from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dataplane::Synced;
@@ -14,6 +15,7 @@ use super::event::Now;
 use super::ipvs::IpvsStatus;
 use super::live::ConfigStatus;
 use super::open::LocalhostNodePorts;
+use crate::doctor::FindingStatus;
 use crate::metrics::Gauges;
 use crate::traffic::Carried;
 
@@ -37,6 +39,9 @@ pub struct Status {
     pub masquerade_bit: Option<u8>,
     /// The name of this node.
     pub node: String,
+    /// The primary address of this node, of each family that it has.
+    #[serde(default)]
+    pub primary_addresses: Vec<IpAddr>,
     /// When it started.
     pub since: String,
     /// How long it runs.
@@ -77,6 +82,9 @@ pub struct Status {
     pub refused: BTreeMap<String, String>,
     /// Service ports that are in force, though something is wrong with them.
     pub warned: BTreeMap<String, String>,
+    /// Services that wait for a new address or port, since the state folder cannot be written; with the reason.
+    #[serde(default)]
+    pub waiting_for_addresses: BTreeMap<String, String>,
     /// How many objects' fields have something wrong.
     pub reports: usize,
     /// What is wrong with files.
@@ -87,6 +95,9 @@ pub struct Status {
     /// How it stands with the config file, where one is followed.
     #[serde(default)]
     pub config: ConfigStatus,
+    /// Preconditions of this host that do not hold, or may not.
+    #[serde(default)]
+    pub findings: Vec<FindingStatus>,
     /// What the relay has carried, where there is one.
     pub relay: Option<RelayStatus>,
     /// What there is to tell of the IPVS mode.
@@ -332,6 +343,11 @@ impl Figures {
 
     pub(super) fn failures_in_a_row(&self) -> u64 {
         self.in_a_row
+    }
+
+    /// Why a sync, or an allocation of addresses, last failed.
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
     }
 
     /// The part of the status that the figures tell.

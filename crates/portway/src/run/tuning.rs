@@ -20,6 +20,7 @@ const ENTRIES_PER_BUCKET: u64 = 4;
 
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
+const IPV6_FORWARDING: &str = "net/ipv6/conf/all/forwarding";
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 /// What the operator chose. Without a choice a setting is left alone.
@@ -37,6 +38,8 @@ pub struct Tuning {
     pub udp: Option<Duration>,
     /// How long one that was.
     pub udp_stream: Option<Duration>,
+    /// To have the kernel forward packets of both families. It is never taken back.
+    pub ip_forward: bool,
     /// How late the kernel ends this process when memory runs out: -1000 is never.
     pub oom_score_adj: Option<i32>,
 }
@@ -126,6 +129,9 @@ impl Tuning {
 
     fn apply_to(&self, settings: &mut impl Sysctls, cores: u64) -> Tuned {
         let mut tuned = Tuned::default();
+        if self.ip_forward {
+            tuned.forward(settings, &link_names());
+        }
         for (name, value) in self.wanted(cores) {
             tuned.set(settings, name, value, |current| current == value);
         }
@@ -159,6 +165,30 @@ impl Tuning {
 }
 
 impl Tuned {
+    /// Turns forwarding on. For IPv6 that makes this host ignore router advertisements where `accept_ra` is 1, and lose its default
+    /// route when the last one expires: so that becomes 2 (accept them also while forwarding) before.
+    fn forward(&mut self, settings: &mut impl Sysctls, links: &[String]) {
+        self.set_if_present(settings, "net/ipv4/ip_forward", 1);
+        let is_off = settings.read(IPV6_FORWARDING).is_ok_and(|value| value.as_deref() == Some("0"));
+        if !is_off {
+            return;
+        }
+        for link in links.iter().map(String::as_str).chain(["default"]) {
+            let name = format!("net/ipv6/conf/{link}/accept_ra");
+            if settings.read(&name).is_ok_and(|value| value.as_deref() == Some("1")) {
+                self.set_if_present(settings, &name, 2);
+            }
+        }
+        self.set_if_present(settings, IPV6_FORWARDING, 1);
+    }
+
+    /// Without IPv6, or with a link that is gone, there is no such setting, and waiting for it does not help.
+    fn set_if_present(&mut self, settings: &mut impl Sysctls, name: &str, value: u64) {
+        let is_missing = std::mem::take(&mut self.is_missing);
+        self.set(settings, name, value, |current| current == value);
+        self.is_missing = is_missing;
+    }
+
     fn set(
         &mut self,
         settings: &mut impl Sysctls,
@@ -189,6 +219,10 @@ fn load_tracker() -> conntrack::Result<()> {
 fn adjust_oom_score(score: i32) -> std::io::Result<()> {
     let is_right = fs::read_to_string(OOM_SCORE_ADJ)?.trim().parse() == Ok(score);
     if is_right { Ok(()) } else { fs::write(OOM_SCORE_ADJ, score.to_string()) }
+}
+
+fn link_names() -> Vec<String> {
+    kernel::host::links().unwrap_or_default().into_iter().map(|link| link.name).collect()
 }
 
 /// The cores of this machine, not those that this process may use: the tracker is one for all.
@@ -263,6 +297,7 @@ mod tests {
             tcp_be_liberal: true,
             udp: second(3),
             udp_stream: second(4),
+            ip_forward: false,
             oom_score_adj: None,
         };
         let mut settings = kernel();
@@ -324,6 +359,41 @@ mod tests {
         assert_eq!(tuned.failed.len(), 1, "{tuned:?}");
         assert!(tuned.failed[0].contains("asked to load it (this kernel does not tell"), "{tuned:?}");
         assert!(tuned.failed[0].contains("load the module nf_conntrack"), "{tuned:?}");
+    }
+
+    #[test]
+    fn forwarding_is_turned_on_and_router_advertisements_go_on_being_accepted() {
+        let all = [
+            ("net/ipv4/ip_forward", "0"),
+            ("net/ipv6/conf/all/forwarding", "0"),
+            ("net/ipv6/conf/default/accept_ra", "1"),
+            ("net/ipv6/conf/eth0/accept_ra", "1"),
+            ("net/ipv6/conf/eth1/accept_ra", "0"),
+        ];
+        let links = ["eth0".to_owned(), "eth1".to_owned()];
+        let mut settings = Simulated::new(all);
+        let mut tuned = Tuned::default();
+        tuned.forward(&mut settings, &links);
+        assert_eq!(
+            tuned.written,
+            [
+                "net/ipv4/ip_forward = 1 (it was 0)",
+                "net/ipv6/conf/eth0/accept_ra = 2 (it was 1)",
+                "net/ipv6/conf/default/accept_ra = 2 (it was 1)",
+                "net/ipv6/conf/all/forwarding = 1 (it was 0)",
+            ]
+        );
+        let mut again = Tuned::default();
+        again.forward(&mut settings, &links);
+        assert_eq!(again, Tuned::default(), "nothing is written twice");
+        let mut without_ipv6 = Tuned::default();
+        without_ipv6.forward(&mut Simulated::new([("net/ipv4/ip_forward", "0")]), &links);
+        assert_eq!((without_ipv6.written.len(), without_ipv6.is_missing), (1, false));
+        settings = Simulated::new(all);
+        settings.fault = Some("read-only file system".to_owned());
+        let mut failed = Tuned::default();
+        failed.forward(&mut settings, &links);
+        assert!(failed.failed[0].contains("ip_forward` cannot be set to `1`: read-only"), "{failed:?}");
     }
 
     #[test]

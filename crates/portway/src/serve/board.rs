@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::metrics::{Gauges, Meters};
-use crate::run::HealthFacts;
+use crate::run::{HealthFacts, Readiness};
 
 /// The place.
 #[derive(Clone, Debug)]
@@ -53,6 +53,11 @@ impl Board {
     /// Healthy or not, as far as that is known.
     pub(super) fn health(&self) -> HealthFacts {
         self.lock().health.clone()
+    }
+
+    /// Whether the rules of this process are in force, without waiting for the loop.
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.health().readiness(self.elapsed())
     }
 
     /// All of it.

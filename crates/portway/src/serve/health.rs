@@ -111,6 +111,8 @@ mod tests {
             patience: MINUTE,
             is_bare: false,
             is_node_eligible: true,
+            is_in_force: true,
+            behind_because: None,
         }
     }
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::timed::Timed;
 use super::{wire, words};
 use crate::picture::Snapshot;
-use crate::run::{Question, Status};
+use crate::run::{Question, Readiness, Status};
 
 /// A loop that is busy writing answers when it is done; one that does not by then hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Readiness is answered beside the loop, and a probe should say why it fails before the kubelet ends it.
+const READINESS_PATIENCE: Duration = Duration::from_secs(3);
 /// No answer is longer.
 const ANSWER_MAX: u64 = 1 << 30;
 
@@ -38,6 +40,22 @@ pub enum AskError {
         /// Why.
         reason: String,
     },
+    /// Another process answers than the one that was asked about. Trying again helps once that one holds the node.
+    #[error("process {found} answers at {}, and not process {wanted}, which stands by, waits to take over, or has ended", path.display())]
+    OtherProcess {
+        /// Where.
+        path: PathBuf,
+        /// The process that answers.
+        found: u32,
+        /// The process that was asked about.
+        wanted: u32,
+    },
+    /// A process of another container answers. Trying again helps once the one of this container holds the node.
+    #[error("a portway in another container answers at {}: the one in this container stands by, waits to take over, or has ended", path.display())]
+    OtherContainer {
+        /// Where.
+        path: PathBuf,
+    },
 }
 
 /// The picture of the portway that runs with this folder.
@@ -53,33 +71,61 @@ pub fn status(run_dir: &Path) -> Result<Status, AskError> {
         .map_err(|error| AskError::Silent { path: super::path(run_dir), reason: error.to_string() })
 }
 
-fn ask(run_dir: &Path, question: Question) -> Result<serde_json::Value, AskError> {
+/// Whether the rules of one process are in force: of `process`, or of the one in this container.
+///
+/// In a rolling update two pods of one node share the folder, and the socket in it is that of the process which holds the node. The
+/// kernel tells which process that is, as a number of this PID namespace; it is 0 for a process of another container.
+pub fn readiness(run_dir: &Path, process: Option<u32>) -> Result<Readiness, AskError> {
     let path = super::path(run_dir);
-    let stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(AskError::NotAllowed { path });
+    let silent = |reason| AskError::Silent { path: path.clone(), reason };
+    let stream = connect(run_dir)?;
+    let found = kernel::peer::of(&stream).map_err(|error| silent(error.to_string()))?.process;
+    match process {
+        Some(wanted) if found != wanted => Err(AskError::OtherProcess { path, found, wanted }),
+        None if found == 0 => Err(AskError::OtherContainer { path }),
+        _ => {
+            let answer = hear(&stream, &path, Question::Readiness, READINESS_PATIENCE)?;
+            serde_json::from_value(answer).map_err(|error| silent(error.to_string()))
         }
-        Err(_) => return Err(AskError::Nobody { path }),
-    };
-    let text = converse(&stream, question)
-        .map_err(|error| AskError::Silent { path: path.clone(), reason: silence(&error) })?;
-    words::open(&text).map_err(|reason| AskError::Silent { path, reason })
+    }
 }
 
-fn silence(error: &io::Error) -> String {
+fn ask(run_dir: &Path, question: Question) -> Result<serde_json::Value, AskError> {
+    hear(&connect(run_dir)?, &super::path(run_dir), question, PATIENCE)
+}
+
+fn connect(run_dir: &Path) -> Result<UnixStream, AskError> {
+    let path = super::path(run_dir);
+    UnixStream::connect(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => AskError::NotAllowed { path },
+        _ => AskError::Nobody { path },
+    })
+}
+
+fn hear(
+    stream: &UnixStream,
+    path: &Path,
+    question: Question,
+    patience: Duration,
+) -> Result<serde_json::Value, AskError> {
+    let silent = |reason| AskError::Silent { path: path.to_owned(), reason };
+    let text = converse(stream, question, patience).map_err(|error| silent(silence(&error, patience)))?;
+    words::open(&text).map_err(silent)
+}
+
+fn silence(error: &io::Error, patience: Duration) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
             "for {} s it said nothing, so it is stopped, hangs, or has no time; its process stands in the file beside the socket",
-            PATIENCE.as_secs()
+            patience.as_secs()
         ),
         io::ErrorKind::ConnectionReset => "it has just ended".to_owned(),
         _ => error.to_string(),
     }
 }
 
-fn converse(stream: &UnixStream, question: Question) -> io::Result<Vec<u8>> {
-    let mut timed = Timed::new(stream, PATIENCE);
+fn converse(stream: &UnixStream, question: Question, patience: Duration) -> io::Result<Vec<u8>> {
+    let mut timed = Timed::new(stream, patience);
     timed.write_all(words::request(question).as_bytes())?;
     let mut text = Vec::new();
     timed.take(ANSWER_MAX).read_to_end(&mut text)?;

@@ -1,6 +1,6 @@
 //! The door by which a running portway can be asked: a unix socket in its folder, for root only.
 //!
-//! The words are one line each way. In: `portway/1 status` or `portway/1 picture`. Out: one JSON object,
+//! The words are one line each way. In: `portway/1 status`, for example; `words` has all questions. Out: one JSON object,
 //! `{"portway":1,"answer":…}` or `{"portway":1,"error":"…"}`, and the end of the connection.
 //!
 //! | file | what it is for |
@@ -22,7 +22,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-pub use ask::{AskError, picture, status};
+pub use ask::{AskError, picture, readiness, status};
 pub(crate) use config::node_port_addresses;
 pub use server::Server;
 pub(crate) use words::write as write_answer;

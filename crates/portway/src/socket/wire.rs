@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::facts::Node;
-use model::{ObjectRef, Report};
+use model::{ObjectRef, Report, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -81,6 +81,8 @@ struct WireReport {
     field: String,
     value: String,
     problem: String,
+    #[serde(default)]
+    is_warning: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -173,6 +175,7 @@ impl WireReport {
             field: report.field.to_string(),
             value: report.value.to_string(),
             problem: report.problem.to_string(),
+            is_warning: report.severity == Severity::Warning,
         }
     }
 
@@ -184,6 +187,7 @@ impl WireReport {
             field: self.field.into(),
             value: self.value.into(),
             problem: self.problem.into(),
+            severity: if self.is_warning { Severity::Warning } else { Severity::Error },
         }
     }
 }

@@ -26,9 +26,9 @@ pub(super) fn question(line: &str) -> Result<Question, String> {
             env!("CARGO_PKG_VERSION")
         ));
     }
-    let known = [Question::Picture, Question::Status, Question::Traffic];
+    let known = [Question::Picture, Question::Status, Question::Readiness, Question::Traffic];
     known.into_iter().find(|question| name(*question) == word).ok_or_else(|| {
-        "this portway can be asked for `picture`, `status` and `traffic`: ask with a portway of its version".to_owned()
+        "this portway can be asked for `picture`, `status`, `readiness` and `traffic`: ask with a portway of its version".to_owned()
     })
 }
 
@@ -37,6 +37,9 @@ pub(crate) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io:
     match answer {
         Ok(Answer::Status(status)) => {
             put(to, &Envelope { portway: VERSION, answer: Some(status), error: None })
+        }
+        Ok(Answer::Readiness(readiness)) => {
+            put(to, &Envelope { portway: VERSION, answer: Some(readiness), error: None })
         }
         Ok(Answer::Traffic(traffic)) => {
             put(to, &Envelope { portway: VERSION, answer: Some(traffic), error: None })
@@ -87,6 +90,7 @@ fn name(question: Question) -> &'static str {
     match question {
         Question::Picture => "picture",
         Question::Status => "status",
+        Question::Readiness => "readiness",
         Question::Traffic => "traffic",
     }
 }
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        for asked in [Question::Picture, Question::Status, Question::Traffic] {
+        for asked in [Question::Picture, Question::Status, Question::Readiness, Question::Traffic] {
             assert_eq!(question(&request(asked)), Ok(asked));
         }
     }

@@ -4,6 +4,7 @@
 
 mod check;
 mod describe;
+mod doctor;
 mod documentation;
 mod explain;
 mod get;

@@ -23,7 +23,7 @@ use portway::host::HostFacts;
 use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
-use portway::run::{Done, Effect, Event, Loop, Now, PaceOptions, Start};
+use portway::run::{Done, Effect, Event, Loop, Now, PaceOptions, Start, VanishedTcp};
 use serde_json::Value;
 
 use crate::probes::Probes;
@@ -283,6 +283,7 @@ fn start() -> Loop {
         host: host(),
         pace: PaceOptions::default(),
         glance: None,
+        vanished_tcp: VanishedTcp::Reset,
         now: now(Duration::ZERO),
     })
 }
@@ -298,7 +299,7 @@ fn host() -> HostFacts {
         is_leaving: false,
         reports: Vec::new(),
     };
-    HostFacts { addresses: Some(known), node: Some(node) }
+    HostFacts { addresses: Some(known), node: Some(node), ..HostFacts::default() }
 }
 
 fn key(object: &Value) -> Result<ObjectKey, String> {

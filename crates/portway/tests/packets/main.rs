@@ -89,6 +89,8 @@ mod needs_root {
                 flows::root_flows_of_a_deleted_service_do_not_leak_to_the_pod
                 flows::root_flows_of_a_service_that_was_deleted_during_a_restart_do_not_leak
                 flows::root_flows_of_others_are_left_alone
+                vanished::root_clients_of_a_vanished_pod_are_reset_and_all_others_go_on
+                vanished::root_clients_of_the_last_pod_are_reset_also_where_the_tracker_is_strict
                 host::root_node_ports_move_with_the_address_of_the_host
                 host::root_node_ports_answer_after_an_interface_was_renamed_and_went_down_and_up
                 live::root_a_balancer_goes_on_when_a_node_dies
@@ -111,6 +113,14 @@ mod needs_root {
 
     pub(crate) use {all_cases, cases};
 
+    /// Beside CPU hogs, so that nothing else runs with them (see `nextest.toml`).
+    mod starved {
+        crate::needs_root::cases! { Nftables:
+            starved::root_on_a_starved_machine_restarts_and_kills_lose_no_connection
+            starved::root_on_a_starved_machine_switches_of_mode_lose_no_connection
+        }
+    }
+
     mod nftables {
         all_cases!(Nftables);
         kernel_cases!(Nftables);
@@ -118,6 +128,13 @@ mod needs_root {
         // Once for all: a tour through every mode is the same wherever it begins. And from upstream's rules into this mode.
         cases! { Nftables:
             switch::root_switching_between_modes_and_programs_disturbs_nobody
+            preconditions::root_a_host_that_does_not_forward_is_named_wherever_one_asks
+            preconditions::root_set_ip_forward_has_a_plain_host_forward
+            preconditions::root_a_firewall_that_drops_is_named_and_the_printed_command_helps
+            preconditions::root_dockers_rules_give_no_false_error
+            preconditions::root_pods_on_one_bridge_without_bridge_netfilter_are_named
+            preconditions::root_a_pod_that_cannot_reach_itself_over_its_bridge_is_named
+            preconditions::root_a_client_that_the_reverse_path_filter_drops_is_told_why
             takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody
@@ -127,6 +144,10 @@ mod needs_root {
     mod iptables_nft {
         all_cases!(IptablesNft);
         kernel_cases!(IptablesNft);
+
+        cases! { IptablesNft:
+            preconditions::root_dockers_rules_give_no_false_error
+        }
     }
 
     mod iptables_legacy {
@@ -142,6 +163,39 @@ mod needs_root {
             carried::root_after_a_crash_the_same_ports_are_bound_and_the_gap_is_short
             carried::root_a_port_of_ours_that_is_dialled_directly_refuses
             carried::root_switching_to_and_from_userspace_fails_no_new_connection
+        }
+    }
+}
+
+/// The tests that take minutes. Nothing runs them by itself: CONTRIBUTING.md has the command.
+mod needs_time {
+    mod starved {
+        macro_rules! starved_cases {
+            ($way:ident) => {
+                crate::needs_root::cases! { $way:
+                    starved::root_on_a_starved_machine_restarts_and_kills_lose_no_connection
+                    starved::root_on_a_starved_machine_take_overs_lose_no_connection
+                }
+            };
+        }
+
+        mod nftables {
+            starved_cases!(Nftables);
+            crate::needs_root::cases! { Nftables:
+                starved::root_on_a_starved_machine_switches_of_mode_lose_no_connection
+            }
+        }
+
+        mod iptables_nft {
+            starved_cases!(IptablesNft);
+        }
+
+        mod iptables_legacy {
+            starved_cases!(IptablesLegacy);
+        }
+
+        mod userspace {
+            crate::needs_root::cases! { Userspace: starved::root_on_a_starved_machine_take_overs_lose_no_connection }
         }
     }
 }
@@ -181,6 +235,8 @@ mod needs_vm {
             schedulers::root_another_scheduler_fails_no_new_connection
             schedulers::root_an_unknown_scheduler_is_told_and_the_chosen_one_serves
             schedulers::root_source_hashing_keeps_a_client_and_least_connection_evens_out
+            starved::root_on_a_starved_machine_restarts_and_kills_lose_no_connection
+            starved::root_on_a_starved_machine_take_overs_lose_no_connection
         }
     }
 

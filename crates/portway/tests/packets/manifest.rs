@@ -30,6 +30,8 @@ pub(crate) struct Service {
     /// Fields of `spec` beyond the usual ones.
     spec: Vec<(&'static str, Value)>,
     endpoints: Vec<(String, Value)>,
+    /// Its slices are those of the EndpointSlice controller.
+    follows_pods: bool,
 }
 
 impl Service {
@@ -45,6 +47,7 @@ impl Service {
             annotations: json!({}),
             spec: Vec::new(),
             endpoints: Vec::new(),
+            follows_pods: false,
         }
     }
 
@@ -58,6 +61,12 @@ impl Service {
     pub(crate) fn terminating(mut self, pod: &str, serving: bool) -> Self {
         let conditions = json!({ "ready": false, "serving": serving, "terminating": true });
         self.endpoints.push((pod.to_owned(), conditions));
+        self
+    }
+
+    /// A controller makes its slices from Pods; without this a person has written them.
+    pub(crate) fn of_pods(mut self) -> Self {
+        self.follows_pods = true;
         self
     }
 
@@ -219,7 +228,7 @@ impl Service {
                 "conditions": conditions,
             })
         };
-        json!({
+        let mut slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
             "metadata": {
@@ -234,7 +243,12 @@ impl Service {
                 { "name": "held", "protocol": "TCP", "port": 8081 },
             ],
             "endpoints": self.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
-        })
+        });
+        if self.follows_pods {
+            slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] =
+                json!("endpointslice-controller.k8s.io");
+        }
+        slice
     }
 }
 

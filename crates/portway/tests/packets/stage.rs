@@ -316,6 +316,13 @@ impl Stage {
         self.portways[node].output().join("\n")
     }
 
+    /// What the readiness probe of a node says, held as the container of its portway is.
+    pub(crate) fn probe(&self, node: &str) -> String {
+        let mut command = confine::command(self.way(), &self.folder);
+        command.args(["status", "--ready", "--run-dir"]).arg(self.run_dir(node));
+        self.output(node, command)
+    }
+
     /// What `portway cleanup` of a mode says on a node.
     pub(crate) fn clean_up(&self, node: &str, mode: Mode) -> String {
         let mut command = self.command(node, "cleanup");
@@ -391,7 +398,7 @@ impl Stage {
         Some(snapshot.objects.values().filter_map(|object| revision(&object.value)).collect())
     }
 
-    fn command(&self, node: &str, verb: &str) -> Command {
+    pub(crate) fn command(&self, node: &str, verb: &str) -> Command {
         let mut command = match verb {
             "run" if self.setting.is_confined => confine::command(self.way(), &self.folder),
             _ => Command::new(env!("CARGO_BIN_EXE_portway")),
@@ -402,7 +409,7 @@ impl Stage {
     }
 
     /// Runs a program on a node to its end; all that it said.
-    fn output(&self, node: &str, command: Command) -> String {
+    pub(crate) fn output(&self, node: &str, command: Command) -> String {
         let spawned = self.playground.node(node).spawn(command);
         let Ok(mut process) = spawned else { return "it cannot be started".to_owned() };
         // Its last lines may still be on their way when it has ended.

@@ -172,6 +172,11 @@ const KERNEL: &[Row] = &[
         "UDP and SCTP, also of deleted Services, node ports on this node's addresses; upstream: UDP, when endpoints change, node ports by port alone (docs/decisions/0003)",
         "stale-flows-of-a-deleted-service",
     ),
+    better(
+        "a TCP client of a Pod that has vanished",
+        "is reset at its next packet (`--vanished-tcp reset`); upstream's waits for about 15 minutes (docs/decisions/0024)",
+        "root_clients_of_a_vanished_pod_are_reset_and_all_others_go_on",
+    ),
     of(
         "a change costs what it changes",
         [Better, Better, Better, Better],
@@ -258,6 +263,16 @@ const CLUSTER: &[Row] = &[
         "`/healthz` of a node that never had rules, while the source tells nothing",
         "red after 2 × syncPeriod, and `/livez` green, since a restart would not help; upstream stays green. Rules of an earlier life, of another mode and of upstream count",
         "a_node_that_never_had_rules_and_hears_nothing_is_bare_after_two_periods_until_the_first_sync",
+    ),
+    better(
+        "readiness of a pod in a rolling update",
+        "`portway status --ready` is true when the rules of this very process are in force, so a broken image stops the update; upstream has HTTP alone, which two pods of a node share",
+        "root_in_a_rolling_update_a_pod_is_ready_only_while_its_own_rules_are_in_force",
+    ),
+    better(
+        "SIGHUP",
+        "reads manifests and config file again; upstream ends",
+        "root_sighup_has_kube_proxy_read_its_config_file_again",
     ),
     better(
         "a port in use",

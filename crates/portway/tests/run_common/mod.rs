@@ -85,11 +85,51 @@ impl Place {
         Running::new(self.namespace.spawn(command).unwrap())
     }
 
+    /// Starts `portway run` on the manifests as the last words of another program's arguments.
+    pub(crate) fn start_after(&self, program: &[&str]) -> Running {
+        let inner = self.command("run --from manifests");
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
+        let mut command = self.prepared(command);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(self.namespace.spawn(command).unwrap())
+    }
+
     /// Starts `portway run` without manifests.
     pub(crate) fn start_plain(&self, arguments: &str) -> Running {
         let mut command = self.command(&format!("run {arguments}"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::new(self.namespace.spawn(command).unwrap())
+    }
+
+    /// Starts `portway run` on the manifests as the first process of a PID namespace, as a container does. Processes of two such containers
+    /// do not see each other, but share the network and the folder.
+    pub(crate) fn start_in_container(&self, arguments: &str) -> Running {
+        let portway = self.command(&format!("run --from manifests {arguments}"));
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
+        command.arg(portway.get_program()).args(portway.get_args());
+        let mut command = self.prepared(command);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(self.namespace.spawn(command).unwrap())
+    }
+
+    /// Runs portway in the container of one that was started so, as the kubelet runs a probe.
+    pub(crate) fn portway_in_container(&self, container: &Running, arguments: &str) -> Outcome {
+        let first = container.first_process();
+        let before = ["nsenter", "--target", &first, "--pid", "--mount", "--"];
+        let run_dir = self.path("run");
+        self.portway_after(&before, &format!("{arguments} --run-dir {}", run_dir.display()))
+    }
+
+    /// Starts `portway run` on the manifests with standard output and standard error that nobody reads any more, as after the end of
+    /// a terminal.
+    pub(crate) fn start_unread(&self) -> Running {
+        let mut command = self.command("run --from manifests");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.namespace.spawn(command).unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        Running { child, out: Heard::default(), err: Heard::default() }
     }
 
     /// Starts the program under upstream's name, by a link.
@@ -269,6 +309,13 @@ impl Running {
 
     pub(crate) fn pid(&self) -> String {
         self.child.id().to_string()
+    }
+
+    /// The first process of the container that this one started, as a number of this PID namespace.
+    fn first_process(&self) -> String {
+        let pid = self.pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.split_whitespace().next().expect("the container runs").to_owned()
     }
 
     /// Waits for a line of standard output that begins so.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use model::flows::StaleFlows;
+use dataplane::{Dataplane, Scope, SyncError, Synced};
+use model::ForwardingTable;
+use model::flows::{StaleFlows, VanishedFlows};
 use portway::objects::{Change, Kind};
 use portway::run::{Done, Errand, Line};
 use serde_json::json;
 
-use crate::sim::{Sim, apply, endpoints, ms, service, sim};
+use crate::sim::{Sim, apply, endpoints, ms, service, sim, sim_leaving_vanished, sim_on};
 
 fn dns() -> Change {
     apply(
@@ -137,4 +139,126 @@ fn what_waits_for_connections_is_looked_at_again_and_told_once() {
     sim.pass(ms(100_000));
     assert_eq!(looks(&sim), 5);
     assert!(sim.status().beside.stays.is_empty());
+}
+
+/// The slice of Pods as a controller writes it; a name that ends with `!` is one that terminates.
+fn pods(ips: &[&str]) -> Change {
+    let endpoint = |ip: &&str| {
+        let is_terminating = ip.ends_with('!');
+        let ip = ip.trim_end_matches('!');
+        json!({
+            "addresses": [ip], "nodeName": "b", "targetRef": { "kind": "Pod", "name": format!("web-{ip}") },
+            "conditions": { "ready": !is_terminating, "serving": true, "terminating": is_terminating },
+        })
+    };
+    let endpoints: Vec<_> = ips.iter().map(endpoint).collect();
+    apply(
+        Kind::EndpointSlice,
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {
+                "name": "web-pods", "namespace": "default",
+                "labels": {
+                    "kubernetes.io/service-name": "web",
+                    "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+                },
+            },
+            "ports": [{ "port": 8080, "protocol": "TCP" }], "endpoints": endpoints,
+        }),
+    )
+}
+
+impl<D: dataplane::Dataplane> Sim<D> {
+    /// The connections that were to be ended, each time.
+    fn ended(&self) -> Vec<&BTreeSet<VanishedFlows>> {
+        let errands = self.errands.iter();
+        errands
+            .filter_map(|(_, errand)| if let Errand::End(all) = errand { Some(all) } else { None })
+            .collect()
+    }
+}
+
+#[test]
+fn connections_of_a_vanished_pod_are_ended_after_the_sync_and_named() {
+    let mut sim = sim();
+    sim.files(vec![service("web"), pods(&["10.244.0.1", "10.244.0.2"])]);
+    sim.pass(ms(1_000));
+    sim.files(vec![pods(&["10.244.0.1", "10.244.0.2!"])]);
+    sim.pass(ms(1_000));
+    assert!(sim.ended().is_empty(), "it is still there");
+    sim.files(vec![pods(&["10.244.0.1"])]);
+    sim.pass(ms(1_000));
+    let endpoint = ("10.244.0.2".parse().unwrap(), 8080);
+    let ended: Vec<_> = sim.ended().into_iter().flatten().map(|flows| flows.endpoint).collect();
+    assert_eq!(ended, [endpoint]);
+    let (at, _) = sim.errands.last().unwrap();
+    assert!(*at >= sim.syncs.last().unwrap().0, "rules are in force before connections end");
+    sim.pass(ms(60_000));
+    assert_eq!(sim.ended().len(), 1);
+}
+
+/// A mode that deletes what is left of a change a second later, as iptables does.
+struct DeletesLater;
+
+impl Dataplane for DeletesLater {
+    fn sync(&mut self, _desired: &ForwardingTable, _scope: Scope<'_>) -> Result<Synced, SyncError> {
+        Ok(Synced { settle_after: Some(ms(1_000)), ..Synced::default() })
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        Ok(())
+    }
+
+    fn differences(&mut self, _desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn clients_of_a_vanished_pod_do_not_wait_for_deletions() {
+    let mut sim = sim_on(DeletesLater);
+    sim.files(vec![
+        service("web"),
+        dns(),
+        pods(&["10.244.0.1", "10.244.0.2!"]),
+        dns_endpoints(&["10.244.0.9"]),
+    ]);
+    sim.pass(ms(3_000));
+    let (settled, forgotten) = (sim.settled, sim.forgotten().len());
+    sim.files(vec![pods(&["10.244.0.1"]), dns_endpoints(&["10.244.0.8"])]);
+    sim.pass(ms(50));
+    assert_eq!((sim.ended().len(), sim.forgotten().len()), (1, forgotten + 1));
+    assert_eq!(sim.settled, settled, "deletions still wait");
+    sim.pass(ms(1_000));
+    assert_eq!(sim.settled, settled + 1);
+}
+
+#[test]
+fn an_address_that_is_another_pods_when_an_errand_is_tried_again_is_left_alone() {
+    let mut sim = sim();
+    sim.errand_result = Err("busy".to_owned());
+    sim.files(vec![service("web"), pods(&["10.244.0.1", "10.244.0.2!"])]);
+    sim.pass(ms(1_000));
+    sim.files(vec![pods(&["10.244.0.1"])]);
+    sim.pass(ms(1_000));
+    let tries = sim.ended().len();
+    assert!(tries > 0);
+    sim.files(vec![pods(&["10.244.0.1", "10.244.0.2"])]);
+    sim.errand_result = Ok(Done::default());
+    sim.pass(ms(60_000));
+    assert_eq!(sim.ended().len(), tries);
+}
+
+#[test]
+fn with_leave_no_connection_is_ended() {
+    let mut sim = sim_leaving_vanished();
+    sim.files(vec![service("web"), pods(&["10.244.0.1", "10.244.0.2!"])]);
+    sim.pass(ms(1_000));
+    sim.files(vec![pods(&["10.244.0.1"])]);
+    sim.pass(ms(60_000));
+    assert!(sim.ended().is_empty());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apiserver::{Regarding, Tone};
 use dataplane::{Dataplane, Meddled, Scope, SyncError, Synced};
-use model::ForwardingTable;
+use model::{ForwardingTable, ServicePortId};
 use portway::objects::{Change, Kind};
 use portway::run::{Effect, Event, Listener};
 use serde_json::{Value, json};
@@ -279,5 +279,66 @@ fn key(change: &Change) -> portway::objects::ObjectKey {
     match change {
         Change::Apply(object) => object.key.clone(),
         Change::Delete(key) => key.clone(),
+    }
+}
+
+/// Why the process is not ready; nothing if it is.
+fn not_ready<D: Dataplane>(sim: &Sim<D>) -> String {
+    sim.state.health().readiness(sim.now).reason.unwrap_or_default()
+}
+
+#[test]
+fn a_process_whose_writes_fail_is_not_ready_before_its_first_good_sync_and_long_after_its_last() {
+    let mut sim = sim();
+    assert_eq!(not_ready(&sim), "the source was not read yet");
+    sim.dataplane.kernel().refuse_next(2, libc::EBUSY);
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    assert!(sim.is_healthy(), "a failure that is young is no reason to start the process anew");
+    assert!(not_ready(&sim).contains("busy"), "{}", not_ready(&sim));
+    sim.pass(5 * SECOND);
+    assert_eq!(not_ready(&sim), "");
+    sim.dataplane.kernel().refuse_next(100, libc::EBUSY);
+    sim.files(vec![endpoints("web", 1, 3)]);
+    sim.pass(30 * SECOND);
+    assert_eq!(not_ready(&sim), "", "its rules are in force, and it tries again");
+    sim.pass(40 * SECOND);
+    assert!(not_ready(&sim).starts_with("its rules have been out of date for 70 s"), "{}", not_ready(&sim));
+}
+
+/// A dataplane that refuses the service ports of these Services.
+struct Refuses(&'static [&'static str]);
+
+impl Dataplane for Refuses {
+    fn sync(&mut self, table: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        let is_refused = |id: &ServicePortId| self.0.iter().any(|name| id.to_string().contains(name));
+        let ids = table.ports().map(|port| port.id()).filter(|id| is_refused(id));
+        let refused = ids.map(|id| (id.clone(), "no".to_owned())).collect();
+        Ok(Synced { was_full: !matches!(scope, Scope::Changed(_)), refused, ..Synced::default() })
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        Ok(())
+    }
+
+    fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_process_is_not_ready_where_the_kernel_refuses_every_service_port() {
+    for (refused, is_ready) in [(&[][..], true), (&["web"], true), (&["web", "other"], false)] {
+        let mut sim = sim_on(Refuses(refused));
+        sim.files(vec![service("web"), service("other")]);
+        assert_eq!(not_ready(&sim).is_empty(), is_ready, "{refused:?}: {}", not_ready(&sim));
+        assert!(sim.is_healthy(), "load balancers keep the node");
+        if !is_ready {
+            let words = "the kernel refuses every service port; default/other";
+            assert!(not_ready(&sim).starts_with(words), "{}", not_ready(&sim));
+        }
     }
 }

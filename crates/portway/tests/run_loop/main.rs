@@ -7,6 +7,7 @@ mod draining;
 mod drift;
 mod errands;
 mod health;
+mod preconditions;
 mod rechoice;
 mod server;
 mod sim;
@@ -56,6 +57,25 @@ fn nothing_new_writes_nothing() {
     sim.files(Vec::new());
     sim.feed(Event::AddressesChanged(host("192.0.2.1")));
     assert_eq!(sim.syncs.len(), 1);
+}
+
+#[test]
+fn a_change_of_the_primary_address_is_logged_with_old_and_new_and_shown_in_the_status() {
+    let mut sim = sim();
+    sim.feed(Event::AddressesChanged(host("192.0.2.1")));
+    sim.feed(Event::AddressesChanged(host("192.0.2.2")));
+    sim.files(vec![service("web"), endpoints("web", 1, 2)]);
+    sim.pass(ms(1000));
+    let changes = |sim: &Sim<_>| {
+        let is_change = |line: &&Line| matches!(line, Line::PrimaryAddress { .. });
+        sim.lines.iter().filter(is_change).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(changes(&sim), [], "before the source was read, a Node object may still come");
+    sim.feed(Event::AddressesChanged(host("192.0.2.2")));
+    sim.feed(Event::AddressesChanged(host("192.0.2.3")));
+    let (old, new) = ("192.0.2.2".parse().unwrap(), "192.0.2.3".parse().unwrap());
+    assert_eq!(changes(&sim), [Line::PrimaryAddress { old, new: Some(new) }]);
+    assert_eq!(sim.status().primary_addresses, [new]);
 }
 
 #[test]
@@ -339,16 +359,23 @@ fn addresses_that_cannot_be_given_hold_back_nothing_and_are_tried_again() {
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::write(&folder, "no folder any more").unwrap();
     sim.files(vec![service("more")]);
-    let status = sim.status();
-    assert_eq!((status.failures.in_a_row, status.failures.retry_in_ms), (1, Some(100)), "{status:#?}");
-    assert!(sim.lines.iter().any(|line| matches!(line, Line::StoreFailed { .. })), "{:?}", sim.lines);
+    let is_told = |line: &&Line| matches!(line, Line::AllocationWaits { services, .. } if services == &["default/more"]);
+    assert_eq!(sim.lines.iter().filter(is_told).count(), 1, "{:?}", sim.lines);
     sim.pass(ms(20));
     assert_eq!(sim.listed(), rules);
+    sim.files(vec![endpoints("web", 1, 3)]);
+    sim.pass(ms(60));
+    assert_eq!(changed(sim.last_work()), ["default/web/tcp"], "endpoints of others go on at once");
+    assert_eq!(sim.differences(), [""; 0]);
+    let status = sim.status();
+    let waiting: Vec<&str> = status.waiting_for_addresses.keys().map(String::as_str).collect();
+    assert_eq!((waiting, status.failures.in_a_row), (vec!["default/more"], 0), "{status:#?}");
+    assert_eq!(sim.lines.iter().filter(is_told).count(), 1, "it is told once");
     std::fs::remove_file(&folder).unwrap();
     sim.pass(ms(5000));
     let status = sim.status();
     assert_eq!((status.failures.in_a_row, status.service_ports), (0, 2), "{status:#?}");
-    assert!(status.is_in_sync, "{status:#?}");
+    assert!(status.is_in_sync && status.waiting_for_addresses.is_empty(), "{status:#?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -8,7 +8,7 @@ use mockapi::objects;
 use model::object::Read;
 use model::{Config, DetectLocal, Event as Fact, Family, ServiceName};
 use portway::picture::Picture;
-use portway::run::{Answer, Event, Line, NodeStanding, Question, Work};
+use portway::run::{Answer, Errand, Event, Line, NodeStanding, Question, Work};
 use serde_json::{Value, json};
 
 use dataplane::nftables::Nftables;
@@ -487,4 +487,38 @@ fn a_node_that_is_deleted_leaves_a_node_that_serves_on_with_the_hosts_addresses(
     assert_eq!(primary(&sim).as_deref(), Some("192.0.2.50"), "and it comes back");
     assert_eq!(sim.lines.iter().filter(|line| **line == told(true)).count(), 1);
     assert_eq!(sim.differences(), [""; 0]);
+}
+
+fn pods(nodes: &[&str]) -> Event {
+    let mut slice = objects::slice("web", &[]);
+    let endpoint = |(number, node): (usize, &&str)| json!({ "addresses": [format!("10.244.9.{number}")], "nodeName": node, "conditions": { "ready": true } });
+    slice["endpoints"] = (1..).zip(nodes).map(endpoint).collect();
+    changed(Watched::EndpointSlices, &[slice])
+}
+
+/// How often connections were to be ended.
+fn ended(sim: &ServerSim) -> usize {
+    sim.errands.iter().filter(|(_, errand)| matches!(errand, Errand::End(_))).count()
+}
+
+#[test]
+fn a_pod_that_left_without_terminating_has_vanished_if_the_server_no_longer_has_its_node() {
+    let mut sim = running();
+    sim.feed(pods(&["b", "b", "c"]));
+    sim.pass(ms(1_000));
+    sim.feed(pods(&["b", "b"]));
+    sim.feed(pods(&["b"]));
+    sim.feed(pods(&[]));
+    sim.pass(ms(1_000));
+    assert_eq!(sim.asked_nodes.iter().map(|name| &**name).collect::<Vec<_>>(), ["b", "c"], "each once");
+    assert_eq!(ended(&sim), 0, "nobody knows yet");
+    sim.feed(Event::NodeAnswered { name: "c".into(), exists: Some(true) });
+    sim.pass(ms(1_000));
+    assert_eq!(ended(&sim), 0, "its node is there");
+    sim.feed(Event::NodeAnswered { name: "b".into(), exists: None });
+    sim.pass(ms(1_000));
+    assert_eq!(ended(&sim), 0, "the server did not say");
+    sim.feed(Event::NodeAnswered { name: "b".into(), exists: Some(false) });
+    sim.pass(ms(1_000));
+    assert_eq!(ended(&sim), 1);
 }

@@ -18,7 +18,8 @@ use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
-    Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status, Work,
+    Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status,
+    VanishedTcp, Work,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,8 @@ pub(crate) struct Sim<D> {
     pub(crate) lines: Vec<Line>,
     pub(crate) announced: Vec<Announcement>,
     pub(crate) answered_balancers: usize,
+    /// Nodes that the server was asked for.
+    pub(crate) asked_nodes: Vec<Box<str>>,
     pub(crate) errands: Vec<(Duration, Errand)>,
     pub(crate) errand_result: Result<Done, String>,
     pub(crate) has_exited: bool,
@@ -46,6 +49,8 @@ pub(crate) struct Sim<D> {
     /// What a look for rules says, and when one was taken.
     pub(crate) look_result: Result<bool, SyncError>,
     pub(crate) looks: Vec<Duration>,
+    /// When the checks of the host were asked for. The test answers.
+    pub(crate) examined: Vec<Duration>,
 }
 
 pub(crate) fn sim() -> Sim<Nftables<Simulated>> {
@@ -59,11 +64,24 @@ pub(crate) fn sim_on<D: Dataplane>(dataplane: D) -> Sim<D> {
 /// In a mode that is glanced at.
 pub(crate) fn sim_glancing(every: Duration) -> Sim<Nftables<Simulated>> {
     let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
-    sim_of(picture, None, Nftables::new(Simulated::default(), Options::default()), Some(every))
+    sim_of(
+        picture,
+        None,
+        Nftables::new(Simulated::default(), Options::default()),
+        Some(every),
+        VanishedTcp::Reset,
+    )
+}
+
+/// With `--vanished-tcp leave`.
+pub(crate) fn sim_leaving_vanished() -> Sim<Nftables<Simulated>> {
+    let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
+    let dataplane = Nftables::new(Simulated::default(), Options::default());
+    sim_of(picture, None, dataplane, None, VanishedTcp::Leave)
 }
 
 pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane: D) -> Sim<D> {
-    sim_of(picture(state_dir, dry_run), None, dataplane, None)
+    sim_of(picture(state_dir, dry_run), None, dataplane, None, VanishedTcp::Reset)
 }
 
 fn picture(state_dir: &Path, dry_run: bool) -> Picture {
@@ -82,7 +100,13 @@ fn picture(state_dir: &Path, dry_run: bool) -> Picture {
 /// On a node of a cluster with an API server.
 pub(crate) fn sim_of_server(config: Config) -> Sim<Nftables<Simulated>> {
     let dataplane = Nftables::new(Simulated::default(), Options::default());
-    sim_of(Picture::of_server(config), Some("https://192.0.2.100:6443/".into()), dataplane, None)
+    sim_of(
+        Picture::of_server(config),
+        Some("https://192.0.2.100:6443/".into()),
+        dataplane,
+        None,
+        VanishedTcp::Reset,
+    )
 }
 
 fn sim_of<D: Dataplane>(
@@ -90,6 +114,7 @@ fn sim_of<D: Dataplane>(
     server: Option<String>,
     dataplane: D,
     glance: Option<Duration>,
+    vanished_tcp: VanishedTcp,
 ) -> Sim<D> {
     let start = Start {
         mode: Mode::Nftables,
@@ -100,6 +125,7 @@ fn sim_of<D: Dataplane>(
         host: host("192.0.2.1"),
         pace: PaceOptions::default(),
         glance,
+        vanished_tcp,
         now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
     };
     Sim {
@@ -113,6 +139,7 @@ fn sim_of<D: Dataplane>(
         lines: Vec::new(),
         announced: Vec::new(),
         answered_balancers: 0,
+        asked_nodes: Vec::new(),
         errands: Vec::new(),
         errand_result: Ok(Done::default()),
         has_exited: false,
@@ -120,6 +147,7 @@ fn sim_of<D: Dataplane>(
         is_flushed: false,
         look_result: Ok(true),
         looks: Vec::new(),
+        examined: Vec::new(),
     }
 }
 
@@ -161,6 +189,8 @@ impl<D: Dataplane> Sim<D> {
                         self.errands.push((self.now, errand.clone()));
                         next = Some(Event::Ran { errand: errand.kind(), result });
                     }
+                    Effect::AskForNode(name) => self.asked_nodes.push(name),
+                    Effect::Examine(_) => self.examined.push(self.now),
                     Effect::Exit | Effect::Fail { .. } | Effect::HandOver(_) => self.has_exited = true,
                 }
             }
@@ -230,7 +260,7 @@ pub(crate) fn host(address: &str) -> HostFacts {
         is_leaving: false,
         reports: Vec::new(),
     };
-    HostFacts { addresses: Some([ip].into()), node: Some(node) }
+    HostFacts { addresses: Some([ip].into()), node: Some(node), ..HostFacts::default() }
 }
 
 pub(crate) fn apply(kind: Kind, value: Value) -> Change {

@@ -25,9 +25,10 @@ impl Facts {
             Event::DeleteServiceCidr(name) => (3, name.to_string()),
             Event::LocalAddresses(_) => (4, String::new()),
             Event::Rechosen(_) => (5, String::new()),
+            Event::EndpointsInDoubt(_) => (6, String::new()),
         };
         match event {
-            Event::Apply(_) | Event::LocalAddresses(_) | Event::Rechosen(_) => {
+            Event::Apply(_) | Event::LocalAddresses(_) | Event::Rechosen(_) | Event::EndpointsInDoubt(_) => {
                 drop(self.facts.insert(key, event.clone()));
             }
             _ => drop(self.facts.remove(&key)),

@@ -79,6 +79,7 @@ impl Reader {
             "service-cidr" => Action::Apply(vec![objects::service_cidr(rest)?]),
             "apply" => Action::Apply(objects::from_yaml(body)?),
             "endpoints" => Action::Apply(vec![objects::endpoints(rest)?]),
+            "pods" => Action::Apply(vec![objects::pods(rest)?]),
             "delete" => Action::Tell(words::deletion(rest)?),
             "promise" => {
                 words::promises(rest, &mut self.promises)?;
@@ -88,6 +89,9 @@ impl Reader {
             "again" => self.again(rest)?,
             "after" => Action::After(words::seconds(rest)?),
             "stale" => Action::Stale(content(body).map(words::stale_flows).collect::<Result<_, _>>()?),
+            "vanished" => {
+                Action::Vanished(content(body).map(words::vanished_flows).collect::<Result<_, _>>()?)
+            }
             "report" if rest.is_empty() => return Err("`report` needs words that the report has".into()),
             "report" => Action::Report(rest.split_whitespace().map(str::to_owned).collect()),
             "no" if rest == "reports" => Action::NoReports,

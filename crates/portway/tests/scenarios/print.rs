@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use model::flows::StaleFlows;
+use model::flows::{StaleFlows, VanishedFlows};
 use model::net::show_address_and_port;
 use model::table::HealthCheck;
 use model::{Action, ForwardingTable, Route};
@@ -50,6 +50,16 @@ pub(crate) fn stale(flows: &StaleFlows) -> String {
     for (ip, port) in &flows.still_served_by {
         let _ = write!(line, " {}", show_address_and_port(*ip, *port));
     }
+    line
+}
+
+/// Connections to an endpoint that has vanished, as a scenario writes them.
+pub(crate) fn vanished(flows: &VanishedFlows) -> String {
+    let mut line = format!("{}:{}", flows.port.service, flows.port.port);
+    for (ip, port) in &flows.destinations {
+        let _ = write!(line, " {}", show_address_and_port(*ip, *port));
+    }
+    let _ = write!(line, " -> {}", show_address_and_port(flows.endpoint.0, flows.endpoint.1));
     line
 }
 

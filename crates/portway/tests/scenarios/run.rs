@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::fate::{Payload, Remembered};
-use model::flows::{StaleFlows, stale_flows};
+use model::flows::{StaleFlows, VanishedFlows, stale_flows, vanished_flows};
 use model::object::Read;
 use model::{
     Cluster, Delta, Event, Family, ForwardingTable, Frontend, Packet, Promises, Report, Route, ServiceName,
-    ServicePort,
+    ServicePort, VanishedEndpoints,
 };
 use serde_json::Value;
 
@@ -43,6 +43,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &mut dyn Subject) -> Outcomes {
         table: ForwardingTable::default(),
         refused: BTreeSet::new(),
         since_stale: Delta::default(),
+        vanished: VanishedEndpoints::new(),
         asked: Promises::default(),
         kept: subject.promises(&Promises::default()),
         subject,
@@ -65,6 +66,8 @@ struct Run<'a> {
     /// Reports of objects of which nothing could be used.
     refused: BTreeSet<Report>,
     since_stale: Delta,
+    /// Endpoints that have vanished since this was last asked.
+    vanished: VanishedEndpoints,
     asked: Promises,
     kept: Promises,
     subject: &'a mut dyn Subject,
@@ -90,6 +93,7 @@ impl Run<'_> {
                 Ok(())
             }
             Action::Stale(expected) => self.stale(index, expected),
+            Action::Vanished(expected) => self.vanished(index, expected),
             Action::Report(words) => self.report(words),
             Action::NoReports => {
                 if self.reports().is_empty() {
@@ -118,6 +122,9 @@ impl Run<'_> {
         let changed = self.cluster.apply(event.clone());
         let delta = self.table.update(&self.cluster, &changed);
         self.subject.apply(&self.table, &delta)?;
+        for (port, endpoints) in &delta.vanished {
+            self.vanished.entry(port.clone()).or_default().extend(endpoints);
+        }
         self.since_stale.merge(delta);
         if !self.cluster.apply(event).is_empty() {
             return Err("the same news, told again, changed something".into());
@@ -203,6 +210,19 @@ impl Run<'_> {
         }
         let lines =
             |flows: &BTreeSet<StaleFlows>| -> Vec<String> { flows.iter().map(print::stale).collect() };
+        self.outcomes.blessings.push((index, lines(&found)));
+        Err(print::difference(&lines(expected), &lines(&found), &[]))
+    }
+
+    fn vanished(&mut self, index: usize, expected: &BTreeSet<VanishedFlows>) -> Result<(), String> {
+        let vanished = std::mem::take(&mut self.vanished);
+        let default = self.asked.default_node_port_addresses;
+        let found = vanished_flows(&vanished, &self.cluster, &self.table, default);
+        if found == *expected {
+            return Ok(());
+        }
+        let lines =
+            |flows: &BTreeSet<VanishedFlows>| -> Vec<String> { flows.iter().map(print::vanished).collect() };
         self.outcomes.blessings.push((index, lines(&found)));
         Err(print::difference(&lines(expected), &lines(&found), &[]))
     }

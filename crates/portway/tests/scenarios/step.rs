@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use model::flows::StaleFlows;
+use model::flows::{StaleFlows, VanishedFlows};
 use model::{Config, Event, Packet, Promises, ServiceName};
 use serde_json::Value;
 
@@ -53,6 +53,8 @@ pub(crate) enum Action {
     After(u64),
     /// These flows became stale since this was last asked.
     Stale(BTreeSet<StaleFlows>),
+    /// Connections to these endpoints lead nowhere since this was last asked.
+    Vanished(BTreeSet<VanishedFlows>),
     /// There is a report with all these words.
     Report(Vec<String>),
     /// There are no reports.

@@ -25,6 +25,8 @@ fn healthy() -> HealthFacts {
         behind_since: None,
         patience: Duration::from_secs(60),
         is_node_eligible: true,
+        is_in_force: true,
+        behind_because: None,
     }
 }
 

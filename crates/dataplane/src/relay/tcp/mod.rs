@@ -14,6 +14,8 @@ mod dial;
 mod direction;
 mod pipes;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -102,6 +104,22 @@ impl Tcp {
         for slot in all {
             self.abort(slot);
         }
+    }
+
+    /// Cuts the connections to these endpoints; how many of each.
+    pub(super) fn cut_to(&mut self, endpoints: &BTreeSet<SocketAddr>) -> BTreeMap<SocketAddr, u64> {
+        let led = self.connections.iter().filter_map(|(slot, connection)| match &connection.stage {
+            Stage::Open { chosen, .. } => Some((slot, chosen.address)),
+            Stage::Dialling(_) => None,
+        });
+        let meant: Vec<(Slot, SocketAddr)> =
+            led.filter(|(_, endpoint)| endpoints.contains(endpoint)).collect();
+        let mut cut = BTreeMap::new();
+        for (slot, endpoint) in meant {
+            self.abort(slot);
+            *cut.entry(endpoint).or_default() += 1;
+        }
+        cut
     }
 
     /// Cuts the connections of a listener.

@@ -1,5 +1,6 @@
 //! How others reach a worker: letters, and a bell.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
@@ -23,6 +24,8 @@ pub(in crate::relay) enum Letter {
     CutAt(u32, Instant),
     /// The pool of a UDP listener has changed.
     PoolChanged(Arc<Open>),
+    /// Reset connections to these endpoints, and tell how many of each there were.
+    CutTo(Arc<BTreeSet<SocketAddr>>, Sender<BTreeMap<SocketAddr, u64>>),
     /// Reset all connections.
     CutAll,
     /// Drop this: all letters before it are read, and what was being accepted is counted.

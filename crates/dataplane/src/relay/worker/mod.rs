@@ -94,6 +94,10 @@ impl Worker {
                 Letter::Carry(arrival) => self.tcp.carry(arrival, now, &mut self.timers),
                 Letter::CutAt(key, until) => self.timers.add(until, Due::Cut(key)),
                 Letter::PoolChanged(listener) => self.udp.pool_changed(&listener),
+                Letter::CutTo(endpoints, receipt) => {
+                    // Who no longer waits for the number does not need it.
+                    let _unheard = receipt.send(self.tcp.cut_to(&endpoints));
+                }
                 Letter::CutAll => self.tcp.cut_all(),
                 Letter::Read(receipt) => drop(receipt),
                 Letter::Stop => self.is_stopped = true,

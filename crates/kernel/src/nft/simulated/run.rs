@@ -148,6 +148,8 @@ impl<'a> Run<'a> {
             Match::InputInterface { pattern, not } => self.came_in_by(*pattern) != *not,
             Match::CtStatusDnat => self.destination.is_some(),
             Match::CtStateNew => true,
+            // Only first packets are sent here.
+            Match::MidStream => false,
             Match::Local(side) => self.is_local(self.address(*side)),
             Match::Mark { mask, value } => self.packet.mark & mask == *value,
             Match::Priority { mask, value } => self.packet.priority & mask == *value,
@@ -187,6 +189,8 @@ impl<'a> Run<'a> {
             Selector::Source => self.packet.source.into(),
             Selector::Destination => self.packet.destination.into(),
             Selector::Protocol => Value::Protocol(self.packet.protocol),
+            // No packet here has one.
+            Selector::SourcePort => return None,
             Selector::Port => Value::Port(self.packet.port?),
             Selector::Priority => Value::Priority(self.packet.priority),
             Selector::PriorityAnd(mask) => Value::Priority(self.packet.priority & mask),

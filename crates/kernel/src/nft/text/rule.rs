@@ -74,6 +74,7 @@ fn question(family: Family, question: &Match) -> String {
         }
         Match::CtStatusDnat => "ct status dnat".to_owned(),
         Match::CtStateNew => "ct state new".to_owned(),
+        Match::MidStream => "tcp flags & syn == 0 ct state new,invalid".to_owned(),
         Match::Local(side) => format!("fib {} type local", address(*side)),
         Match::Mark { mask: u32::MAX, value } => format!("meta mark {}", mark(*value)),
         Match::Priority { mask: u32::MAX, value } => format!("meta priority {}", priority(*value)),
@@ -94,6 +95,7 @@ fn selector(family: Family, selector: Selector) -> String {
         Selector::Source => format!("{family} saddr"),
         Selector::Destination => format!("{family} daddr"),
         Selector::Protocol => "meta l4proto".to_owned(),
+        Selector::SourcePort => "th sport".to_owned(),
         Selector::Port => "th dport".to_owned(),
         Selector::Priority => "meta priority".to_owned(),
         Selector::PriorityAnd(mask) => format!("meta priority & {}", priority(mask)),

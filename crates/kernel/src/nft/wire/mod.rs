@@ -5,10 +5,10 @@
 //! broken lengths are errors.
 
 pub(super) mod expression;
-mod numbers;
+pub(super) mod numbers;
 pub(super) mod object;
 pub(super) mod read;
-mod read_expression;
+pub(super) mod read_expression;
 pub(super) mod set;
 pub(super) mod userdata;
 

@@ -38,7 +38,7 @@ pub(super) const fn header_number(header: Header) -> u32 {
     }
 }
 
-pub(super) const fn meta_number(key: MetaKey) -> u32 {
+pub(crate) const fn meta_number(key: MetaKey) -> u32 {
     match key {
         MetaKey::Priority => 2,
         MetaKey::Mark => 3,
@@ -57,7 +57,7 @@ pub(super) const fn meta_from(number: u32) -> Option<MetaKey> {
     }
 }
 
-pub(super) const fn ct_number(key: CtKey) -> u32 {
+pub(crate) const fn ct_number(key: CtKey) -> u32 {
     match key {
         CtKey::State => 0,
         CtKey::Status => 2,

@@ -36,6 +36,12 @@ pub(crate) fn read_verdict(attribute: &Attribute<'_>) -> Result<Option<Verdict>>
 
 /// Reads one entry of a list of expressions. What we never write becomes [`Expression::Unknown`].
 pub(crate) fn read(entry: &Attribute<'_>) -> Result<Expression> {
+    let (name, fields) = open(entry)?;
+    Ok(interpret(&name, &fields)?.unwrap_or(Expression::Unknown(name)))
+}
+
+/// The name of an expression, and its attributes.
+pub(crate) fn open<'a>(entry: &Attribute<'a>) -> Result<(String, Fields<'a>)> {
     let (mut name, mut data) = (String::new(), None);
     for attribute in entry.nested() {
         let attribute = attribute?;
@@ -49,12 +55,12 @@ pub(crate) fn read(entry: &Attribute<'_>) -> Result<Expression> {
         Some(data) => Fields::read(&data)?,
         None => Fields::default(),
     };
-    Ok(interpret(&name, &fields)?.unwrap_or(Expression::Unknown(name)))
+    Ok((name, fields))
 }
 
 /// The attributes of one expression, by number.
 #[derive(Default)]
-struct Fields<'a>([Option<Attribute<'a>>; 10]);
+pub(crate) struct Fields<'a>([Option<Attribute<'a>>; 10]);
 
 impl<'a> Fields<'a> {
     fn read(data: &Attribute<'a>) -> Result<Self> {
@@ -68,24 +74,24 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    fn get(&self, kind: usize) -> Option<&Attribute<'a>> {
+    pub(crate) fn get(&self, kind: usize) -> Option<&Attribute<'a>> {
         self.0.get(kind).and_then(Option::as_ref)
     }
 
-    fn number(&self, kind: usize) -> Result<Option<u32>> {
+    pub(crate) fn number(&self, kind: usize) -> Result<Option<u32>> {
         self.get(kind).map(Attribute::u32_be).transpose()
     }
 
-    fn number_or(&self, kind: usize, absent: u32) -> Result<u32> {
+    pub(crate) fn number_or(&self, kind: usize, absent: u32) -> Result<u32> {
         Ok(self.number(kind)?.unwrap_or(absent))
     }
 
-    fn register(&self, kind: usize) -> Result<Option<Register>> {
+    pub(crate) fn register(&self, kind: usize) -> Result<Option<Register>> {
         Ok(self.number(kind)?.and_then(register_from))
     }
 
     /// The bytes inside a data attribute.
-    fn bytes(&self, kind: usize) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn bytes(&self, kind: usize) -> Result<Option<Vec<u8>>> {
         let Some(attribute) = self.get(kind) else { return Ok(None) };
         for inner in attribute.nested() {
             let inner = inner?;

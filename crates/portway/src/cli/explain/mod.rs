@@ -11,8 +11,10 @@ mod question;
 mod resolve;
 
 use clap::Args;
+use model::{Answer, Fate, Packet, Why};
 
 use super::args::Shared;
+use super::doctor::doctor;
 use super::format::{self, Structured};
 use super::mode::ModeArgs;
 use super::output::Paint;
@@ -21,6 +23,10 @@ use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
 use holders::Holders;
 use question::{Destination, Source};
+
+use crate::doctor::Doctor;
+use crate::picture::Picture;
+use crate::socket;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +67,19 @@ pub(super) struct ExplainArgs {
     output: Option<Structured>,
 }
 
+/// What else on this host decides about the packet.
+fn on_this_host(picture: &Picture, packet: &Packet, answer: &Answer, doctor: &Doctor) -> Vec<String> {
+    let findings = match &answer.fate {
+        Fate::OneOf(one_of) => doctor.decides(picture.table(), packet, one_of),
+        Fate::Dropped => doctor.decides_node(picture),
+        Fate::Untouched if answer.why.iter().any(|why| matches!(why, Why::NodePortElsewhere { .. })) => {
+            doctor.decides_node(picture)
+        }
+        Fate::Untouched | Fate::Rejected => Vec::new(),
+    };
+    notes::on_host(&findings)
+}
+
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let View { picture, .. } = View::open(shared, Memory::Kept)?;
@@ -68,6 +87,13 @@ pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<S
     let wish = args.mode.wish(shared)?;
     let answer = picture.table().fate(&asked.packet, &wish.promises());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
+    // Files may describe any node; a running portway is asked about this one.
+    if shared.named_sources().is_empty() {
+        asked.notes.extend(on_this_host(&picture, &asked.packet, &answer, &doctor(&wish)));
+        asked.notes.extend(
+            socket::status(shared.run_dir()).ok().and_then(|status| notes::on_leftovers(&status, &answer)),
+        );
+    }
     let holders = Holders::of(&picture, &asked.packet, &answer);
     asked.notes.extend(holders.note());
     let explained =

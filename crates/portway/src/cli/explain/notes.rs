@@ -3,14 +3,17 @@
 
 use std::net::IpAddr;
 
+use dataplane::checks::{Finding, Severity};
 use model::facts::IpMode;
 use model::fate::Payload;
 use model::net::parse_ip;
 use model::{Answer, DetectLocal, Fate, Packet, Why};
 
 use crate::cli::kube::{cluster_ips, items, pod_ips, text};
+use crate::cli::table::printable;
 use crate::objects::{Kind, Object};
 use crate::picture::Picture;
+use crate::run::Status;
 
 /// What is odd about the question.
 pub(super) fn on_question(picture: &Picture, packet: &Packet) -> Vec<String> {
@@ -29,6 +32,29 @@ pub(super) fn on_answer(picture: &Picture, packet: &Packet, answer: &Answer) -> 
     notes.extend(proxied(picture, address));
     notes.extend(closed_node_ports(picture, packet));
     notes
+}
+
+/// What on this host decides the way of the packet, whatever our rules do.
+pub(super) fn on_host(findings: &[Finding]) -> Vec<String> {
+    let note = |Finding { severity, check, cause, traffic, fix }: &Finding| {
+        let what = match severity {
+            Severity::Error => "this host loses it",
+            Severity::Possible => "this host may lose it",
+        };
+        printable(&format!("{what}, by the check `{check}`: {cause} ({traffic}). Fix: {fix}"))
+    };
+    findings.iter().map(note).collect()
+}
+
+/// The model does not know the rules of a previous process that are kept: the kernel may still serve what it calls unserved.
+pub(super) fn on_leftovers(status: &Status, answer: &Answer) -> Option<String> {
+    let is_served = matches!(answer.fate, Fate::OneOf(_));
+    (status.keeps_leftovers && !is_served).then(|| {
+        printable(&format!(
+            "Rules of the previous process stay in the kernel, so the packet may be served as before, until this is corrected: {}",
+            status.problems.first().map_or("see `portway status`", String::as_str)
+        ))
+    })
 }
 
 fn no_interface(picture: &Picture, packet: &Packet) -> Option<String> {

@@ -21,7 +21,7 @@ use crate::cli::tuning::TuningArgs;
 use crate::cli::values::{Sentence, Words, duration};
 use crate::kubeproxy::{self, Asked, Before, Document, Given, Loaded, Reload, SHORTEST, Which};
 use crate::modes::{Mode, Program};
-use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, Wish};
+use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, VanishedTcp, Wish};
 
 /// Beside an API server.
 const OR_MANIFESTS: &str = ", or manifests with `--from FILE|DIR` or PORTWAY_FROM";
@@ -35,13 +35,14 @@ Examples:
   portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
   portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
 
-Needs root, or CAP_NET_ADMIN. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
+Needs root, or CAP_NET_ADMIN. SIGHUP has it read manifests and the file of `--config` again. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
 upgraded. In mode userspace portway itself carries them: upgrade it with `--take-over`. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
 without `--from`, ask it by the socket in its folder (`--run-dir`), which answers root only.";
 
 /// `portway run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
     /// The way to the API server, where Services come from unless `--from` names manifests [default: the account of our Pod]
     #[arg(long, value_name = "FILE")]
@@ -89,6 +90,15 @@ pub(crate) struct RunArgs {
     /// gone, or when portway ends or hands over
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     drain_timeout: Duration,
+
+    /// What becomes of TCP connections to a Pod that has vanished (it was terminating and is in no EndpointSlice any more, or its Node
+    /// was deleted): `reset` tells their clients, `leave` lets them wait for about 15 minutes, as upstream does
+    #[arg(long, value_name = "CHOICE", value_parser = Words::<VanishedTcp>::called("choice"), default_value = "reset")]
+    vanished_tcp: VanishedTcp,
+
+    /// A path of `--from` without any object is meant: at the start, rules in the kernel that no object asks for are removed
+    #[arg(long)]
+    allow_empty: bool,
 
     /// Go on in the place of the portway that runs here, which then stands by until it is told to end
     #[arg(long, conflicts_with = "stand_by")]
@@ -138,6 +148,7 @@ impl RunArgs {
             pace: before.pace(asked.map_or_else(PaceOptions::default, |asked| asked.pace)),
             serve: self.serve.options(asked.map(|asked| &asked.serve), is_in_cluster),
             tuning: self.tuning.tuning(asked.map(|asked| asked.tuning), is_in_cluster),
+            vanished_tcp: self.vanished_tcp,
             flags: flags.shown.clone(),
             document: output
                 .documented(loaded.map_or_else(Document::usual, |loaded| loaded.document.clone())),
@@ -210,7 +221,11 @@ impl RunArgs {
         let names_server = self.kubeconfig.is_some() || self.master.is_some();
         let of_document = asked.and_then(|asked| asked.kubeconfig.clone()).map(KubeconfigFile::of_document);
         match (from.is_empty(), names_server) {
-            (false, false) => Ok(Origin::Files { from, allocation: shared.allocation(false) }),
+            (false, false) => Ok(Origin::Files {
+                from,
+                allocation: shared.allocation(false),
+                allow_empty: self.allow_empty,
+            }),
             (false, true) => Err(Failure::usage(
                 "two sources of Services: `--kubeconfig` and `--master` name an API server, and `--from` or PORTWAY_FROM \
                  manifests: leave one out",

@@ -5,6 +5,8 @@
 //! The model reads completed objects, in which these fields were filled in or taken away. What was wrong with them is
 //! seen here, or nowhere.
 
+use std::ops::RangeInclusive;
+
 use model::net::parse_ip;
 use model::object::{Field, Reader};
 use model::{ObjectRef, Report, ServiceName};
@@ -33,6 +35,39 @@ pub(crate) fn reports(name: &ServiceName, service: &Value) -> Vec<Report> {
         flag(&spec.at("publishNotReadyAddresses"), &value["publishNotReadyAddresses"], "taken as false");
     }
     reader.into_reports()
+}
+
+/// The same, and node ports that no range gives. The allocator says so too, but only of one that it has already refused.
+pub(crate) fn with_node_ports(
+    name: &ServiceName,
+    service: &Value,
+    range: Option<&RangeInclusive<u16>>,
+) -> Vec<Report> {
+    let mut found = reports(name, service);
+    if let Some(range) =
+        range.filter(|_| matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer")))
+    {
+        let reader = Reader::new(ObjectRef::service(name));
+        let root = reader.root(service);
+        let spec = root.at("spec");
+        node_ports(&spec.at("ports"), &service["spec"]["ports"], range);
+        found.extend(reader.into_reports());
+    }
+    found
+}
+
+fn node_ports(field: &Field<'_>, ports: &Value, range: &RangeInclusive<u16>) {
+    for (item, port) in field.items().zip(json::items(ports)) {
+        let is_outside = |port: &u16| !range.contains(port);
+        if json::port(&port["nodePort"]).is_some_and(|port| is_outside(&port)) {
+            let problem = format!(
+                "is not one of the node ports {}-{}; the Service goes without",
+                range.start(),
+                range.end()
+            );
+            item.at("nodePort").refuse::<()>(&problem);
+        }
+    }
 }
 
 /// One pair that cannot be read makes the selector match nothing: without it, it would match more than was meant.
@@ -75,7 +110,7 @@ fn cluster_ips(spec: &Field<'_>, value: &Value) {
         (json::text(&value["clusterIPs"][0]), json::text(&value["clusterIP"]))
         && (first != text && (parse_ip(first) != parse_ip(text) || parse_ip(first).is_none()))
     {
-        single.refuse::<()>(&format!("differs from spec.clusterIPs[0] `{first}`, which counts"));
+        single.warn(&format!("differs from spec.clusterIPs[0] `{first}`, which counts"));
     }
 }
 

@@ -9,7 +9,10 @@
 //! 2. A value named in a manifest is granted when it is inside a range and nobody uses it. Among those who name one value
 //!    the Service created earlier wins, then the smaller name. Who only *held* it, and is absent or has stopped using it,
 //!    yields.
-//! 3. Who names nothing gets a free value. When a range is full, the one whose holder is absent longest is given away.
+//! 3. A Service that names nothing gets a free value. When a range is full, the one whose holder is absent longest is given away.
+//!
+//! An address of this host is assigned only to a Service that names it. Where nothing can be written, only the first rule is
+//! applied: Services that need something new wait.
 //!
 //! Nothing is given back otherwise: a Service that is missing for a while, for instance because its file is broken, finds
 //! its address again. And what another process may rely upon is never taken from it.
@@ -26,7 +29,8 @@ use model::net::IpNet;
 use model::{Report, ServiceName};
 
 use self::demand::{Demand, Want};
-use super::ranges::{Pool, Ranges};
+pub(crate) use self::malformed::with_node_ports as malformed_values;
+use super::ranges::{Pool, Ranges, Taken};
 use super::store::{Record, Resource, Slot, Store, Turn};
 
 /// What became of a want.
@@ -36,6 +40,8 @@ pub(crate) enum Answer {
     Granted(Resource),
     /// It got nothing, and why.
     Refused(Report),
+    /// It gets something as soon as that can be written down. Until then it keeps what it had for the same purpose.
+    Waiting { keeps: Option<Resource>, report: Report },
 }
 
 impl Answer {
@@ -43,8 +49,22 @@ impl Answer {
     pub(crate) fn granted(&self) -> Option<Resource> {
         match self {
             Answer::Granted(resource) => Some(*resource),
+            Answer::Waiting { keeps, .. } => *keeps,
             Answer::Refused(_) => None,
         }
+    }
+
+    /// Why it is not what was asked for.
+    pub(crate) fn report(&self) -> Option<&Report> {
+        match self {
+            Answer::Granted(_) => None,
+            Answer::Refused(report) | Answer::Waiting { report, .. } => Some(report),
+        }
+    }
+
+    /// Does it wait for the store?
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self, Answer::Waiting { .. })
     }
 }
 
@@ -89,12 +109,23 @@ pub(crate) struct Allocation<'a> {
     pub(crate) moves: &'a mut Vec<(ServiceName, Report)>,
     /// Is no other process relying upon the store? Asked once, and only where it matters.
     pub(crate) is_alone: OnceCell<bool>,
+    /// Addresses of this host: no Service is given one that it does not name.
+    pub(crate) reserved: &'a BTreeSet<Resource>,
+    /// Why nothing new can be written down now.
+    pub(crate) unwritable: Option<&'a str>,
 }
 
 impl Allocation<'_> {
     /// Answers all applicants, who are given in order of precedence.
     pub(crate) fn answer(&mut self, applicants: &[Applicant<'_>]) -> Vec<Vec<Answer>> {
         let mut answers: Vec<Vec<Option<Answer>>> = applicants.iter().map(|a| self.keep(a)).collect();
+        if let Some(reason) = self.unwritable {
+            for (applicant, answers) in applicants.iter().zip(&mut answers) {
+                self.each_open(applicant, answers, |this, applicant, want| {
+                    Some(this.wait(applicant, want, reason))
+                });
+            }
+        }
         for (applicant, answers) in applicants.iter().zip(&mut answers) {
             self.each_open(applicant, answers, Self::grant_wish);
         }
@@ -176,10 +207,18 @@ impl Allocation<'_> {
         }
     }
 
+    fn wait(&mut self, applicant: &Applicant<'_>, want: &Want, reason: &str) -> Answer {
+        let keeps = self.own_of_slot(applicant, want.slot);
+        if let Some(resource) = keeps {
+            self.usage.in_use.insert(resource, applicant.name.clone());
+        }
+        Answer::Waiting { keeps, report: refusal::waiting(applicant, want, reason) }
+    }
+
     fn give(&mut self, applicant: &Applicant<'_>, want: &Want) -> Answer {
         let pool = self.pool(want.slot);
-        let free =
-            pool.as_ref().and_then(|pool| pool.choose(&seeker(applicant, want.slot), self.store.ledger()));
+        let taken = Taken { ledger: self.store.ledger(), reserved: self.reserved };
+        let free = pool.as_ref().and_then(|pool| pool.choose(&seeker(applicant.name, want.slot), &taken));
         match free.or_else(|| self.longest_idle(pool.as_ref()?)) {
             Some(resource) => {
                 self.note_move(applicant, want.slot, &resource);
@@ -213,7 +252,10 @@ impl Allocation<'_> {
     /// Of what nobody uses, the one whose holder is absent longest.
     fn longest_idle(&self, pool: &Pool) -> Option<Resource> {
         let ledger = self.store.ledger();
-        let idle = pool.held(ledger).filter(|resource| !self.usage.in_use.contains_key(resource));
+        let is_idle = |resource: &&Resource| {
+            !self.usage.in_use.contains_key(resource) && !self.reserved.contains(resource)
+        };
+        let idle = pool.held(ledger).filter(is_idle);
         let evictable = idle.filter(|r| ledger.holder(r).is_some_and(|holder| self.may_evict(holder)));
         let absent_since = |resource: &Resource| {
             let tenant = ledger.holder(resource).and_then(|holder| ledger.tenant(holder));
@@ -245,10 +287,10 @@ impl Allocation<'_> {
 }
 
 /// Where the search for a free value begins. Protocols are left out, so that DNS tends to get one number for both.
-fn seeker(applicant: &Applicant<'_>, slot: Slot) -> String {
+pub(crate) fn seeker(service: &ServiceName, slot: Slot) -> String {
     match slot {
-        Slot::NodePort(_, port) => format!("{}:{port}", applicant.name),
-        Slot::HealthCheck => format!("{}:health", applicant.name),
-        Slot::ClusterIp(_) | Slot::LoadBalancerIp(_) => applicant.name.to_string(),
+        Slot::NodePort(_, port) => format!("{service}:{port}"),
+        Slot::HealthCheck => format!("{service}:health"),
+        Slot::ClusterIp(_) | Slot::LoadBalancerIp(_) => service.to_string(),
     }
 }

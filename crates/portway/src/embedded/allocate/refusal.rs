@@ -3,7 +3,7 @@
 use model::{ObjectRef, Report, ServiceName};
 
 use super::Applicant;
-use super::demand::Wish;
+use super::demand::{Want, Wish};
 use crate::embedded::options::{LOAD_BALANCER_CIDR, NODE_PORT_RANGE, SERVICE_CIDR};
 use crate::embedded::ranges::Pool;
 use crate::embedded::store::{Resource, Slot};
@@ -53,6 +53,16 @@ pub(super) fn relied_upon(applicant: &Applicant<'_>, wish: &Wish, holder: &Servi
          and may serve it, so this Service goes without for now. Choose another, or stop that Portway"
     );
     Report::new(ObjectRef::service(applicant.name), &wish.field, &shown(&wish.resource), problem)
+}
+
+/// It could not be written down, so it is not given yet.
+pub(super) fn waiting(applicant: &Applicant<'_>, want: &Want, reason: &str) -> Report {
+    let problem = format!("waits until the allocation can be written to the state folder: {reason}");
+    let (field, value) = match &want.wish {
+        Some(wish) => (wish.field.as_str(), shown(&wish.resource)),
+        None => (field(want.slot), String::new()),
+    };
+    Report::new(ObjectRef::service(applicant.name), field, &value, problem)
 }
 
 /// It lies outside of the ranges of today, so that another was given.

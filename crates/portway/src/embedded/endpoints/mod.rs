@@ -24,6 +24,11 @@ use self::slices::SliceSpec;
 use super::allocate::demand::is_headless;
 use crate::objects::ObjectKey;
 
+/// What is wrong with the values of a Pod.
+pub(crate) fn malformed_values(key: &ObjectKey, pod: &Value) -> Vec<Report> {
+    Pod::read(key, pod).reports
+}
+
 /// Everything that decides endpoints.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {

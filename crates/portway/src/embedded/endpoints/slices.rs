@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::object::{HEADLESS_LABEL, SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION};
+use model::object::{
+    EMBEDDED_CONTROLLER, HEADLESS_LABEL, MANAGED_BY_LABEL, SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
+};
 use model::{Family, ServiceName};
 use serde_json::{Value, json};
 
@@ -17,8 +19,6 @@ use super::pod::Pod;
 use super::ports::{ResolvedPort, TargetPort, resolve};
 use crate::embedded::ranges::hash;
 
-const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
-const MANAGER: &str = "portway.io/embedded";
 /// What the API server accepts in one slice.
 const MOST_ENDPOINTS: usize = 1000;
 /// What the model accepts as a name, less a dash and five letters.
@@ -134,7 +134,7 @@ impl Group<'_> {
         let mut metadata = json!({
             "name": name,
             "namespace": self.service.namespace(),
-            "labels": { SERVICE_NAME_LABEL: self.service.name(), MANAGED_BY_LABEL: MANAGER },
+            "labels": { SERVICE_NAME_LABEL: self.service.name(), MANAGED_BY_LABEL: EMBEDDED_CONTROLLER },
         });
         if self.spec.is_headless {
             metadata["labels"][HEADLESS_LABEL] = "".into();

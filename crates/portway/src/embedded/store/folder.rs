@@ -38,7 +38,11 @@ pub(super) fn prepare(dir: &Path) -> Result<Option<Report>, StoreError> {
             None
         };
         let Some(why_shared) = why_shared else {
-            fs::set_permissions(dir, Permissions::from_mode(OURS_ALONE))?;
+            match fs::set_permissions(dir, Permissions::from_mode(OURS_ALONE)) {
+                // It is read nevertheless, and its mode is not worth more than that.
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => return Ok(None),
+                changed => changed?,
+            }
             tracing::warn!(folder = %dir.display(), "others could look into the state folder: its mode is 0700 now");
             return Ok(None);
         };

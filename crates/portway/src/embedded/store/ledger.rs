@@ -3,6 +3,7 @@
 //! It changes by records alone, so what is in memory and what a replay of the file gives are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use model::ServiceName;
 
@@ -80,6 +81,20 @@ impl Ledger {
     /// What is held from the first to the last of these, in order.
     pub(crate) fn held_between(&self, first: Resource, last: Resource) -> impl Iterator<Item = &Resource> {
         self.holders.range(first..=last).map(|(resource, _)| resource)
+    }
+
+    /// All addresses that Services hold.
+    pub(crate) fn held_addresses(&self) -> BTreeSet<IpAddr> {
+        self.holders.keys().filter_map(Resource::address).collect()
+    }
+
+    /// The Services that hold something else here than in `other`.
+    pub(crate) fn changed_since(&self, other: &Ledger) -> BTreeSet<ServiceName> {
+        let holdings = |ledger: &Self, name| {
+            ledger.tenant(name).map(|tenant| tenant.holdings.clone()).unwrap_or_default()
+        };
+        let names = self.tenants.keys().chain(other.tenants.keys());
+        names.filter(|name| holdings(self, name) != holdings(other, name)).cloned().collect()
     }
 
     /// How many records it would take to write it down, at least.

@@ -143,8 +143,19 @@ impl InUse {
     }
 }
 
+/// Opens a lock, which is made where it is missing. One that is there can be locked on a read-only file system, too.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    match opened {
+        Err(error) if is_read_only(&error) => File::open(path).map_err(|_| error),
+        opened => opened,
+    }
+}
+
+/// Can the thing perhaps be read, though it cannot be written?
+pub(super) fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 fn is_named(file: &File, path: &Path) -> bool {

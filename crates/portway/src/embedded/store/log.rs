@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::lock::is_read_only;
 use super::record::{Record, decode_line, encode_line};
 use crate::embedded::StoreError;
 
@@ -26,6 +27,8 @@ pub(crate) struct Log {
     end: u64,
     /// How many records that is.
     pub(crate) record_count: usize,
+    /// The number of the error for which it could be opened for reading only.
+    read_only: Option<i32>,
 }
 
 /// What was read.
@@ -38,7 +41,7 @@ pub(crate) struct Content {
 }
 
 impl Log {
-    /// Opens the file of `dir` without reading it yet. `None` when there is none.
+    /// Opens the file of `dir` without reading it yet. `None` when there is none. One that cannot be written is opened for reading.
     pub(crate) fn open(dir: &Path, for_writing: bool) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE_NAME);
         match fs::metadata(&path) {
@@ -48,9 +51,13 @@ impl Log {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(StoreError::io("look at", path, e)),
         }
-        let file = OpenOptions::new().read(true).write(for_writing).open(&path);
-        let file = file.map_err(|e| StoreError::io("open", &path, e))?;
-        Ok(Some(Self { path, file, end: 0, record_count: 0 }))
+        let opened = OpenOptions::new().read(true).write(for_writing).open(&path);
+        let (opened, read_only) = match opened {
+            Err(error) if for_writing && is_read_only(&error) => (File::open(&path), error.raw_os_error()),
+            opened => (opened, None),
+        };
+        let file = opened.map_err(|e| StoreError::io("open", &path, e))?;
+        Ok(Some(Self { path, file, end: 0, record_count: 0, read_only }))
     }
 
     /// Writes a new file that holds exactly these records, and puts it in the place of any other in one step.
@@ -76,7 +83,12 @@ impl Log {
             let _ = fs::remove_file(&temporary);
             StoreError::io("write", &temporary, e)
         })?;
-        Ok(Self { path, file, end: text.len() as u64, record_count: records.len() })
+        Ok(Self { path, file, end: text.len() as u64, record_count: records.len(), read_only: None })
+    }
+
+    /// Could it be opened for reading only?
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.is_some()
     }
 
     /// Is this still the file that has the name? Another process may have put a compacted one in its place.
@@ -104,6 +116,9 @@ impl Log {
 
     /// Appends records, and returns when they are on the disk. After an error the file is as it was before.
     pub(crate) fn append(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        if let Some(errno) = self.read_only {
+            return Err(StoreError::io("write", &self.path, io::Error::from_raw_os_error(errno)));
+        }
         let text = encode(records);
         let mut write = || {
             self.file.seek(SeekFrom::Start(self.end))?;
@@ -175,6 +190,6 @@ impl Log {
     /// A log on a device on which every write fails for want of room.
     pub(crate) fn full_disk(dir: &Path) -> Self {
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        Self { path: dir.join(FILE_NAME), file, end: 0, record_count: 0 }
+        Self { path: dir.join(FILE_NAME), file, end: 0, record_count: 0, read_only: None }
     }
 }

@@ -7,6 +7,9 @@
 //! One Service costs a few lines at the end of the file. When most lines are history the file is written anew, once, and
 //! put in place by a rename.
 //!
+//! A folder that cannot be written, for want of room or because it is read-only, can still be read: what is held stays held, and only
+//! records wait.
+//!
 //! A damaged line costs only itself: the file is kept aside under another name, the good records go on in a new one, and
 //! a report names both.
 
@@ -17,6 +20,7 @@ mod log;
 mod record;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use model::{ObjectRef, Report, ServiceName};
@@ -43,22 +47,61 @@ pub(crate) struct Store {
     is_dry: bool,
     /// The ledger holds what never reached the disk.
     is_stale: bool,
+    /// Why nothing can be appended in this turn, though all could be read.
+    unwritable: Option<StoreError>,
     reports: Vec<Report>,
+    /// Every write fails with this number of an error.
+    #[cfg(test)]
+    pub(crate) fault: Option<i32>,
 }
 
 impl Store {
     /// Opens the store of a folder, which is made where it is missing. A dry run reads what is there and makes nothing.
     pub(crate) fn open(dir: &Path, is_dry: bool) -> Result<Self, StoreError> {
         let (ledger, reports) = (Ledger::default(), Vec::new());
-        let mut store =
-            Self { dir: dir.to_owned(), ledger, log: None, in_use: None, is_dry, is_stale: false, reports };
+        let mut store = Self {
+            dir: dir.to_owned(),
+            ledger,
+            log: None,
+            in_use: None,
+            is_dry,
+            is_stale: false,
+            unwritable: None,
+            reports,
+            #[cfg(test)]
+            fault: None,
+        };
         if is_dry {
             store.read_only()?;
         } else {
-            store.reports.extend(folder::prepare(dir)?);
-            store.begin()?;
+            match folder::prepare(dir) {
+                Ok(report) => store.reports.extend(report),
+                // The first turn fails for the same reason, and logs it.
+                Err(error) if error.is_unwritable() => {}
+                Err(error) => return Err(error),
+            }
+            store.begin_or_read()?;
         }
         Ok(store)
+    }
+
+    /// Where not even a turn can be had, what is there is read. Without a file no Service holds anything yet.
+    fn begin_or_read(&mut self) -> Result<(), StoreError> {
+        let Err(error) = self.begin() else { return Ok(()) };
+        (self.ledger, self.log) = (Ledger::default(), None);
+        match error {
+            StoreError::Io { .. } if self.read_only()? => {
+                self.is_stale = false;
+                tracing::warn!(%error, "the state folder can be read but not written: Services that hold their addresses are served");
+                Ok(())
+            }
+            error if error.is_unwritable() => {
+                self.is_stale = false;
+                tracing::warn!(%error, "the state folder is empty and cannot be written: no Service gets an address until it can");
+                Ok(())
+            }
+            error => Err(error),
+        }
     }
 
     /// Waits for our turn, and catches up with what others did. Returns the Services whose holdings they changed.
@@ -66,10 +109,11 @@ impl Store {
         if self.is_dry {
             return Ok((Turn::alone(), BTreeSet::new()));
         }
+        self.unwritable = None;
         folder::make(&self.dir)?;
-        let turn = Turn::take(&self.dir)?;
+        let turn = or_if_read_only(Turn::take(&self.dir), Turn::alone)?;
         if self.in_use.is_none() {
-            self.in_use = Some(InUse::declare(&self.dir, &turn)?);
+            self.in_use = or_if_read_only(InUse::declare(&self.dir, &turn).map(Some), || None)?;
         }
         let changed = self.catch_up()?;
         Ok((turn, changed))
@@ -81,18 +125,42 @@ impl Store {
         batch.push(record);
     }
 
-    /// Writes what was noted during this turn, all of it in one go. After an error none of it counts.
+    /// Writes what was noted during this turn, all of it in one go. After an error none of it counts: the ledger is again what is on the
+    /// disk, unless that cannot be read either ([`Store::is_durable`]).
     pub(crate) fn commit(&mut self, turn: Turn, batch: &[Record]) -> Result<(), StoreError> {
-        if let Some(log) = &mut self.log
-            && !batch.is_empty()
-        {
+        if !self.is_dry && !batch.is_empty() {
             self.is_stale = true;
-            log.append(batch)?;
+            if let Err(error) = self.append(batch) {
+                if let Err(unreadable) = self.reload() {
+                    tracing::warn!(error = %unreadable, "the state folder cannot be read");
+                }
+                return Err(error);
+            }
             self.is_stale = false;
             self.compact_if_worth_it();
         }
         drop(turn);
         Ok(())
+    }
+
+    fn append(&mut self, batch: &[Record]) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if let Some(errno) = self.fault {
+            let error = io::Error::from_raw_os_error(errno);
+            return Err(StoreError::io("write", self.dir.join(FILE_NAME), error));
+        }
+        match (self.unwritable.take(), &mut self.log) {
+            (Some(error), _) => Err(error),
+            (None, Some(log)) => log.append(batch),
+            (None, None) => {
+                Err(StoreError::io("write", self.dir.join(FILE_NAME), io::ErrorKind::NotFound.into()))
+            }
+        }
+    }
+
+    /// Is everything in the ledger on the disk, too?
+    pub(crate) fn is_durable(&self) -> bool {
+        !self.is_stale
     }
 
     /// Is no other process relying upon the store?
@@ -115,19 +183,21 @@ impl Store {
         &self.reports
     }
 
-    fn read_only(&mut self) -> Result<(), StoreError> {
+    /// Reads what is there. Returns whether there is something.
+    fn read_only(&mut self) -> Result<bool, StoreError> {
         let _turn = Turn::to_read(&self.dir)?;
-        let Some(mut log) = Log::open(&self.dir, false)? else { return Ok(()) };
+        let Some(mut log) = Log::open(&self.dir, false)? else { return Ok(false) };
         let content = log.read_on()?;
         self.take(&content);
         if !content.damaged_lines.is_empty() {
             self.report_damage(&content, "the good lines count; the next real run sets the file aside");
         }
-        Ok(())
+        Ok(true)
     }
 
     fn catch_up(&mut self) -> Result<BTreeSet<ServiceName>, StoreError> {
-        if self.is_stale || self.log.as_ref().is_none_or(|log| !log.is_current()) {
+        // A read-only file may be writable by now.
+        if self.is_stale || self.log.as_ref().is_none_or(|log| log.is_read_only() || !log.is_current()) {
             self.reload()
         } else {
             self.read_on()
@@ -144,10 +214,9 @@ impl Store {
         let before = std::mem::take(&mut self.ledger);
         self.log = Some(log);
         self.is_stale = true;
-        let mut changed = self.read_on()?;
+        self.read_on()?;
         self.is_stale = false;
-        changed.extend(before.tenants().map(|(service, _)| service.clone()));
-        Ok(changed)
+        Ok(self.ledger.changed_since(&before))
     }
 
     fn read_on(&mut self) -> Result<BTreeSet<ServiceName>, StoreError> {
@@ -156,9 +225,10 @@ impl Store {
         let changed = self.take(&content);
         if !content.damaged_lines.is_empty() {
             // Nothing may be appended to a torn line: unless recovery succeeds, the next turn starts over.
-            self.is_stale = true;
-            self.recover(&content)?;
-            self.is_stale = false;
+            if let Err(error) = self.recover(&content) {
+                self.unwritable = Some(error);
+                self.log = None;
+            }
         }
         Ok(changed)
     }
@@ -201,6 +271,16 @@ impl Store {
             Ok(log) => self.log = Some(log),
             Err(error) => tracing::warn!(%error, "the store could not be compacted; it goes on growing"),
         }
+    }
+}
+
+/// On a read-only file system nobody writes, so whoever reads needs no lock.
+fn or_if_read_only<T>(result: Result<T, StoreError>, otherwise: fn() -> T) -> Result<T, StoreError> {
+    match result {
+        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            Ok(otherwise())
+        }
+        result => result,
     }
 }
 

@@ -11,10 +11,10 @@ mod settings;
 pub use settings::Settings;
 
 use std::io;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
-use kernel::signal::Termination;
+use kernel::signal::{Hangup, Termination};
 
 use super::announce::Crier;
 use super::beside::Beside;
@@ -24,9 +24,10 @@ use super::handover::{Door, Locks, Successor};
 use super::http::Shown;
 use super::localnet::Localnet;
 use super::open::{LocalhostNodePorts, Opened, open};
-use super::origin::Opening;
+use super::origin::{Opening, Origin};
 use super::state::{Loop, Start};
-use super::{RunError, families, http};
+use super::{RunError, families, feeds, http};
+use crate::doctor::Doctor;
 use crate::serve::Board;
 use crate::socket::Server;
 use clock::Clock;
@@ -52,6 +53,7 @@ pub enum End {
 pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunError> {
     let clock = Clock::start();
     let termination = Termination::block().map_err(system("hear signals"))?;
+    let hangup = Hangup::block().map_err(system("hear signals"))?;
     let carrier = Carrier::start(&settings.relay)?;
     let mut opened = open(&settings.wish, carrier.relay())?;
     opened.try_to_write()?;
@@ -82,6 +84,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         host: host.clone(),
         pace,
         glance,
+        vanished_tcp: settings.vanished_tcp,
         now,
     };
     let state = Loop::new(start);
@@ -94,9 +97,32 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let door = Door::new(locks.namespace.listener().map_err(system("hear successors"))?);
     let node_name = settings.config.node_name.clone();
     let reload = settings.reload.clone();
-    let outside =
-        Outside { termination, source, watch, node_name, mode, host, monitor, server, servers, door, reload };
+    let outside = Outside {
+        termination,
+        hangup,
+        source,
+        watch,
+        node_name,
+        mode,
+        host,
+        monitor,
+        server,
+        servers,
+        board: board.clone(),
+        door,
+        reload,
+    };
+    let lookup = match &settings.origin {
+        Origin::Server(server) => {
+            Some(feeds::nodes(server, sender.clone()).map_err(system("start a thread"))?)
+        }
+        Origin::Files { .. } => None,
+    };
     outside.listen(&sender)?;
+    let (examiner, samples) = channel();
+    let (masquerade_bit, promises) = (settings.wish.masquerade_bit, settings.wish.promises());
+    let doctor = Doctor { mode, program, masquerade_bit, promises };
+    feeds::examinations(doctor, samples, sender.clone()).map_err(system("start a thread"))?;
     let beside = Beside::new(mode, program, has_localnet);
     let localnet = has_localnet.then_some(localnet);
     let shell = Shell {
@@ -106,8 +132,10 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         settings: settings.clone(),
         shown,
         beside,
+        examiner,
         crier: Crier::start(&settings.origin)?,
         carrier: carrier.clone(),
+        lookup,
         predecessors: inheritance.lines,
         balancers: settings.wish.promises().default_node_port_addresses,
         board,

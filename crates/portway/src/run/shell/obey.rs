@@ -1,22 +1,25 @@
 //! The loop at work: an event comes, a step is taken, and what it wants is carried out.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use apiserver::NodeLookup;
 use dataplane::{Dataplane, Synced};
 use model::NodePortAddress;
 
 use super::clock::Clock;
 use super::{End, Settings};
+use crate::doctor::Sample;
 use crate::modes::Mode;
 use crate::run::RunError;
 use crate::run::announce::Crier;
 use crate::run::beside::Beside;
 use crate::run::carrier::Carrier;
 use crate::run::effect::{Answer, Effect, Work};
-use crate::run::errands::Errand;
+use crate::run::errands::{Done, Errand};
 use crate::run::event::Event;
 use crate::run::http::Shown;
 use crate::run::ipvs::IpvsStatus;
@@ -38,8 +41,12 @@ pub(super) struct Shell {
     pub(super) settings: Settings,
     pub(super) shown: Shown,
     pub(super) beside: Beside,
+    /// Where samples go whose preconditions are to be checked.
+    pub(super) examiner: Sender<Box<Sample>>,
     pub(super) crier: Crier,
     pub(super) carrier: Carrier,
+    /// Asks the API server for single Nodes, where there is a server.
+    pub(super) lookup: Option<NodeLookup>,
     /// The lines to those in whose place we go on. They serve until these end.
     pub(super) predecessors: Vec<UnixStream>,
     /// Where node ports answer when nothing is configured.
@@ -83,7 +90,7 @@ impl Shell {
         let all = match answer {
             Answer::Picture(snapshot) => &mut snapshot.traffic,
             Answer::Traffic(all) => all,
-            Answer::Status(_) | Answer::NotYet(_) => return,
+            Answer::Status(_) | Answer::Readiness(_) | Answer::NotYet(_) => return,
         };
         all.extend(self.dataplane.carried().iter().flatten().map(Traffic::of_kernel));
     }
@@ -118,8 +125,10 @@ impl Shell {
                     Effect::Settle => next = Some(self.settle()),
                     Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
                     Effect::Look => next = Some(Event::Found(Beside::is_served())),
+                    // The thread ends with this process alone; its alarm tells of any other end.
+                    Effect::Examine(sample) => drop(self.examiner.send(sample)),
                     Effect::Run(errand) => {
-                        let result = self.beside.run(&errand);
+                        let result = self.run_errand(&errand);
                         self.board.measure(|meters| meters.ran(&result));
                         if errand == Errand::TakeOver {
                             // Ours is in force, and what led to our predecessors is gone.
@@ -127,6 +136,13 @@ impl Shell {
                             self.carrier.disinherit();
                         }
                         next = Some(Event::Ran { errand: errand.kind(), result });
+                    }
+                    Effect::AskForNode(name) => {
+                        if let Some(lookup) = &self.lookup
+                            && !lookup.ask(name)
+                        {
+                            tracing::debug!("too many questions for Nodes wait: one is dropped");
+                        }
                     }
                     Effect::WakeAt(at) => self.wake_at = Some(at),
                     Effect::Answer(reply, mut answer) => {
@@ -158,6 +174,15 @@ impl Shell {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    fn run_errand(&mut self, errand: &Errand) -> Result<Done, String> {
+        let Errand::End(vanished) = errand else { return self.beside.run(errand, &BTreeSet::new()) };
+        let mut done = self.beside.run(errand, &self.state.table().node().addresses)?;
+        // After the connection tracker was read: IPVS forgets a removed server's connections, and their entries with them.
+        self.dataplane.end_connections(vanished).map_err(|error| error.to_string())?;
+        self.carrier.end_connections(vanished, &mut done.ended);
+        Ok(done)
     }
 
     /// Who asks for health meanwhile must know that something is under way: it may hang.

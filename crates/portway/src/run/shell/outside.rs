@@ -5,22 +5,25 @@ use std::sync::mpsc::SyncSender;
 
 use kernel::host::Watch;
 use kernel::nft::Monitor;
-use kernel::signal::Termination;
+use kernel::signal::{Hangup, Termination};
 
 use super::system;
 use crate::host::HostFacts;
 use crate::kubeproxy::Reload;
+use crate::manifests::RereadRequest;
 use crate::modes::Mode;
 use crate::run::event::Event;
+use crate::run::feeds::Rereads;
 use crate::run::handover::Door;
 use crate::run::origin::Opening;
 use crate::run::{RunError, feeds};
-use crate::serve::Servers;
+use crate::serve::{Board, Servers};
 use crate::socket::Server;
 
 /// Everything that is listened to.
 pub(super) struct Outside {
     pub(super) termination: Termination,
+    pub(super) hangup: Hangup,
     pub(super) source: Opening,
     pub(super) watch: Option<Watch>,
     pub(super) node_name: String,
@@ -29,6 +32,7 @@ pub(super) struct Outside {
     pub(super) monitor: Option<Monitor>,
     pub(super) server: Server,
     pub(super) servers: Servers,
+    pub(super) board: Board,
     pub(super) door: Door,
     pub(super) reload: Option<Reload>,
 }
@@ -41,8 +45,13 @@ impl Outside {
         }
         let start = || -> io::Result<()> {
             feeds::signals(self.termination, sender.clone())?;
+            let mut rereads = Rereads::default();
             match self.source {
-                Opening::Files(source) => feeds::files(source, sender.clone())?,
+                Opening::Files(mut source) => {
+                    let request = rereads.manifests.insert(RereadRequest::default());
+                    source.reread_on(request);
+                    feeds::files(source, request.clone(), sender.clone())?
+                }
                 Opening::Server(settings) => feeds::server(settings, sender.clone())?,
             };
             if let Some(watch) = self.watch {
@@ -53,10 +62,12 @@ impl Outside {
                 feeds::meddling(monitor, sender.clone())?;
             }
             if let Some(reload) = self.reload {
-                feeds::config(reload, sender.clone())?;
+                let request = rereads.config.insert(RereadRequest::default());
+                feeds::config(reload, request.clone(), sender.clone())?;
             }
+            feeds::reloads(self.hangup, rereads, sender)?;
             feeds::successors(self.door, sender.clone())?;
-            feeds::questions(self.server, sender.clone())?;
+            feeds::questions(self.server, self.board, sender.clone())?;
             feeds::servers(self.servers, sender.clone())?;
             Ok(())
         };

@@ -10,6 +10,7 @@ use crate::run::handover::Arrival;
 use crate::run::open::Wish;
 use crate::run::origin::Origin;
 use crate::run::pace::PaceOptions;
+use crate::run::state::VanishedTcp;
 use crate::run::tuning::Tuning;
 use crate::serve;
 
@@ -32,6 +33,8 @@ pub struct Settings {
     pub serve: serve::Options,
     /// Settings of the kernel.
     pub tuning: Tuning,
+    /// What becomes of TCP connections to a Pod that has vanished.
+    pub vanished_tcp: VanishedTcp,
     /// The options with the values that were given, to be shown.
     pub flags: Vec<(String, String)>,
     /// The document of the config file with its defaults, to be shown; what is in force goes before it.
@@ -57,12 +60,13 @@ impl Settings {
         Self {
             wish: Wish::default(),
             relay: RelaySettings { ports: None, udp_timeout: now, drain_timeout: now },
-            origin: Origin::Files { from: Vec::new(), allocation },
+            origin: Origin::Files { from: Vec::new(), allocation, allow_empty: false },
             config: Config::default(),
             run_dir: "run".into(),
             pace: PaceOptions::default(),
             serve: serve::Options::default(),
             tuning: Tuning::default(),
+            vanished_tcp: VanishedTcp::default(),
             flags: Vec::new(),
             document: Document::usual(),
             arrival: Arrival::Refuse,

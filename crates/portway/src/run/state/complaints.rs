@@ -12,6 +12,8 @@ use model::facts::Fact;
 use model::{Event, ObjectRef, Report};
 
 use super::super::effect::Line;
+use crate::embedded::value_reports;
+use crate::objects::{Change, ObjectKey};
 
 /// So many lines may be written at once.
 const BURST: u32 = 20;
@@ -51,10 +53,26 @@ impl Complaints {
             Event::DeleteSlice(name) => ObjectRef::slice(name),
             Event::DeleteNode(name) => ObjectRef { kind: "Node", name: (&**name).into() },
             Event::DeleteServiceCidr(name) => ObjectRef { kind: "ServiceCIDR", name: (&**name).into() },
-            Event::LocalAddresses(_) | Event::Rechosen(_) => return None,
+            Event::LocalAddresses(_) | Event::Rechosen(_) | Event::EndpointsInDoubt(_) => return None,
         };
         self.told.remove(&gone);
         None
+    }
+
+    /// These objects of files changed.
+    pub(super) fn follow_files(&mut self, changes: &[Change], now: Duration) -> Vec<Line> {
+        changes.iter().filter_map(|change| self.follow_file(change, now)).collect()
+    }
+
+    fn follow_file(&mut self, change: &Change, now: Duration) -> Option<Line> {
+        let (key, reports) = match change {
+            Change::Apply(object) => (&object.key, value_reports(&object.key, &object.value, None)),
+            Change::Delete(key) => (key, Vec::new()),
+        };
+        if reports.is_empty() {
+            self.told.remove(&named(key));
+        }
+        self.came(&reports, now)
     }
 
     /// An object came with all this wrong. The line, where there is something new to tell.
@@ -85,6 +103,15 @@ impl Complaints {
             self.added_at = now;
         }
     }
+}
+
+fn named(key: &ObjectKey) -> ObjectRef {
+    let name = if key.namespace.is_empty() {
+        key.name.to_string()
+    } else {
+        format!("{}/{}", key.namespace, key.name)
+    };
+    ObjectRef { kind: key.kind.name(), name: name.into() }
 }
 
 fn object(fact: &Fact) -> ObjectRef {

@@ -8,7 +8,7 @@ use crate::metrics::{Gauges, WithoutLocal};
 /// Counts of the table.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    service_ports: usize,
+    pub(super) service_ports: usize,
     without_local: WithoutLocal,
     /// Fields of objects that have something wrong. They are counted when everything is compared.
     pub(super) reports: usize,
@@ -52,7 +52,8 @@ impl Loop {
                 || matches!(&self.under_way, UnderWay::Sync(about, _) if !about.is_empty()),
             service_ports: self.tally.service_ports,
             without_local: self.tally.without_local,
-            problems: self.tally.reports + self.picture.problems().len(),
+            problems: self.tally.reports + self.picture.problems().len() + self.doubtful().count(),
+            findings: self.examinations.worst(),
             not_listening: self.not_listening.len(),
             changed_at: self.told_at().map(|at| at.elapsed),
             // Of one that was never heard the silence began with us.

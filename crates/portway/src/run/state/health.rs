@@ -17,7 +17,31 @@ impl Loop {
             patience: self.patience,
             is_bare: self.is_bare == Some(true) && !self.figures.has_synced(),
             is_node_eligible: self.is_node_eligible(),
+            is_in_force: self.has_told && !self.is_refused_whole(),
+            behind_because: self.behind_because(),
         }
+    }
+
+    /// Why a client may meet other rules than the source asks for. `None` where nothing is behind.
+    fn behind_because(&self) -> Option<String> {
+        if !self.source.is_loaded && self.store.failures() == 0 {
+            return Some(self.unread().to_owned());
+        }
+        if self.is_refused_whole() {
+            let (first, reason) = self.figures.refused.first_key_value()?;
+            return Some(format!("the kernel refuses every service port; {first}: {reason}"));
+        }
+        let fails = self.figures.failures_in_a_row() > 0 || self.store.failures() > 0;
+        let failure = self.figures.last_failure().filter(|_| fails);
+        let because = failure.or(self.figures.waits().first().map(String::as_str)).map(str::to_owned);
+        let because = because.or_else(|| self.drift.suspicion()).or_else(|| self.drift.conflict());
+        because.filter(|_| self.behind_since.is_some() || !self.has_told)
+    }
+
+    /// One Service that the kernel refuses is that Service's problem. Where it refuses all of them, this process serves nobody.
+    fn is_refused_whole(&self) -> bool {
+        let refused = self.figures.refused.len();
+        refused > 0 && refused >= self.tally.service_ports
     }
 
     /// May load balancers send connections here? A server that does not know this node, or no longer, says no.

@@ -12,11 +12,13 @@
 //! | `next` | what is begun now, or when to come back |
 //! | `outcome` | what became of it |
 //! | `health` | since when the kernel is behind |
+//! | `doubt` | what the files leave in doubt at the start, and what stays in the kernel for it |
 //! | `complaints` | objects that have something wrong, as lines of the log |
 //! | `gauges` | what is counted of the table, kept up as it changes |
 //! | `tell` | answers and the status |
 
 mod complaints;
+mod doubt;
 mod gauges;
 mod health;
 mod next;
@@ -24,29 +26,36 @@ mod outcome;
 mod server;
 mod tell;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dataplane::Meddled;
 use kernel::xtables::Variant;
-use model::{Delta, Family, ForwardingTable};
+use model::{ByFamily, Delta, Family, ForwardingTable};
 
 use super::announce;
 use super::drift::Drift;
 use super::effect::{Effect, Line};
 use super::errands::Errands;
 use super::event::{Event, Now};
+use super::examine::Examinations;
 use super::listeners::Listener;
 use super::live::{ConfigStatus, Live};
 use super::pace::{BackOff, Due, Pace, PaceOptions};
 use super::status::Figures;
+use crate::embedded::Waiting;
 use crate::host::HostFacts;
+use crate::manifests::Doubts;
 use crate::modes::Mode;
 use crate::objects::{Change, Problem};
 use crate::picture::Picture;
 use complaints::Complaints;
 use gauges::Tally;
 use server::Server;
+
+/// At most so many Nodes are asked for at a time. After a long interruption of a watch, endpoints of all nodes may have left.
+const ASKED_NODES_MAX: usize = 32;
 
 /// All state of `portway run`.
 #[derive(Debug)]
@@ -55,6 +64,8 @@ pub struct Loop {
     program: Option<Variant>,
     picture: Picture,
     host: HostFacts,
+    /// The primary addresses of this node when they were last compared.
+    primary: ByFamily<Option<IpAddr>>,
     source: Source,
     /// How it stands with the API server, where one is the source.
     server: Option<Server>,
@@ -67,6 +78,8 @@ pub struct Loop {
     pending: Delta,
     under_way: UnderWay,
     settle_at: Option<Duration>,
+    /// When the last sync succeeded.
+    in_force_at: Duration,
     /// When to look again whether endpoints that are gone have connections left.
     drain_at: Option<Duration>,
     /// How often to look for a flush, and when next.
@@ -74,11 +87,21 @@ pub struct Loop {
     /// When the last glance was.
     glanced_at: Duration,
     store: BackOff,
+    /// When Services that wait for the state folder are tried again.
+    allocation: BackOff,
+    /// Who waited for it when that was last looked at.
+    waiting: Option<Waiting>,
     pace: Pace,
     drift: Drift,
     errands: Errands,
+    vanished_tcp: VanishedTcp,
+    /// Nodes whose endpoints left without terminating, and of which the API server is to be asked.
+    nodes_to_ask: BTreeSet<Box<str>>,
+    /// Those that it was asked about.
+    asked_nodes: BTreeSet<Box<str>>,
     figures: Figures,
     tally: Tally,
+    examinations: Examinations,
     complaints: Complaints,
     /// The families that are served.
     families: Vec<Family>,
@@ -105,6 +128,8 @@ struct Source {
     can_read_all: bool,
     /// All of it could be read, now or earlier.
     is_complete: bool,
+    /// What it leaves in doubt, until it was complete.
+    doubts: Doubts,
 }
 
 /// What the loop begins with.
@@ -126,8 +151,20 @@ pub struct Start {
     pub pace: PaceOptions,
     /// How often to look for a flush, where the kernel does not tell of it.
     pub glance: Option<Duration>,
+    /// What becomes of TCP connections to a Pod that has vanished.
+    pub vanished_tcp: VanishedTcp,
     /// The moment at which the process started.
     pub now: Now,
+}
+
+/// What becomes of TCP connections to a Pod that has vanished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum VanishedTcp {
+    /// They are ended, so that clients dial again at once.
+    #[default]
+    Reset,
+    /// They are left alone, as upstream leaves them: clients wait for their own timers.
+    Leave,
 }
 
 /// What is being done.
@@ -149,6 +186,7 @@ impl Loop {
             program: start.program,
             picture: start.picture,
             host: HostFacts::default(),
+            primary: ByFamily::default(),
             source: Source::default(),
             server: start.server.map(Server::at),
             is_adopted: false,
@@ -157,15 +195,22 @@ impl Loop {
             pending: Delta::default(),
             under_way: UnderWay::Nothing,
             settle_at: None,
+            in_force_at: Duration::ZERO,
             drain_at: None,
             glance: start.glance.map(|every| (every, every)),
             glanced_at: Duration::ZERO,
             store: BackOff::default(),
+            allocation: BackOff::default(),
+            waiting: None,
             pace: Pace::new(start.pace),
             drift: Drift::default(),
             errands: Errands::new(start.mode.promises().default_node_port_addresses),
+            vanished_tcp: start.vanished_tcp,
+            nodes_to_ask: BTreeSet::new(),
+            asked_nodes: BTreeSet::new(),
             figures: Figures::new(start.now),
             tally: Tally::default(),
+            examinations: Examinations::default(),
             complaints: Complaints::default(),
             families: start.families,
             behind_since: None,
@@ -196,19 +241,30 @@ impl Loop {
                 self.source.can_read_all = is_complete;
                 self.follow_files(&changes, problems, now, &mut effects);
             }
+            Event::SourceInDoubt(doubts) => self.follow_doubts(doubts, now, &mut effects),
             Event::Told(news) => self.follow_server(news, now, &mut effects),
-            Event::AddressesChanged(host) => self.follow_host(host, now),
-            Event::HostTouched => self.touched(now),
+            Event::AddressesChanged(host) => {
+                self.follow_host(host, now);
+                self.examinations.changed(now.elapsed);
+            }
+            Event::HostTouched => {
+                self.touched(now);
+                self.examinations.changed(now.elapsed);
+            }
+            Event::Examined(findings) => {
+                effects.extend(self.examinations.ended(findings).into_iter().map(Effect::Log));
+            }
             Event::Meddled(meddled) => self.follow_others(&meddled, now, &mut effects),
             Event::Tick => {
                 self.retry_store(now, &mut effects);
                 self.load_from_server(now, &mut effects);
             }
             Event::Glanced(result) => self.glanced(&result, now),
-            Event::Found(result) => self.found(&result, now),
+            Event::Found(result) => self.found(&result, now, &mut effects),
             Event::Query(question, reply) => effects.push(Effect::Answer(reply, self.answer(question, now))),
             Event::Synced { result, took } => self.synced(result, took, now, &mut effects),
             Event::Settled { result, took } => self.settled(result, took, now, &mut effects),
+            Event::NodeAnswered { name, exists } => self.node_answered(name, exists, now),
             Event::Ran { errand, result } => self.ran(errand, result, now, &mut effects),
             Event::Rechosen(live) => self.choose_anew(live, now),
             Event::ConfigRead(standing) => self.config = standing,
@@ -220,7 +276,10 @@ impl Loop {
             Event::Stop(signal) => return vec![Effect::Log(Line::Stopping(signal)), Effect::Exit],
             Event::FeedEnded(feed) => return vec![Effect::Fail { feed }],
         }
+        self.tell_primary_address(&mut effects);
+        self.ask_for_nodes(&mut effects);
         self.complete(now);
+        self.examine(now, &mut effects);
         self.go_on(now, &mut effects);
         self.look_behind(now);
         effects
@@ -245,11 +304,16 @@ impl Loop {
             problems.iter().filter(is_new).map(|problem| Effect::Log(Line::Problem(problem.to_string())));
         effects.extend(new);
         self.picture.set_problems(problems);
+        // What was wrong at the start is told as one number.
+        if self.source.is_loaded {
+            effects.extend(self.complaints.follow_files(changes, now.elapsed).into_iter().map(Effect::Log));
+        }
         self.apply(changes, now, effects);
     }
 
     fn retry_store(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if self.store.at().is_some_and(|at| at <= now.elapsed) {
+        let is_due = |back_off: &BackOff| back_off.at().is_some_and(|at| at <= now.elapsed);
+        if is_due(&self.store) || is_due(&self.allocation) {
             self.apply(&[], now, effects);
         }
     }
@@ -261,6 +325,7 @@ impl Loop {
                 self.store = BackOff::default();
                 self.remember(delta, now);
                 self.describe_node(now);
+                self.follow_waiting(now, effects);
                 self.loaded(effects);
             }
             Err(error) => {
@@ -269,6 +334,25 @@ impl Loop {
                 effects.push(Effect::Log(Line::StoreFailed { reason: error.to_string(), retry_in }));
                 self.figures.store_failed(error.to_string());
             }
+        }
+    }
+
+    /// The state folder cannot be written, or can again. Each change of who waits is told once.
+    fn follow_waiting(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let after = self.picture.waiting().cloned();
+        let before = std::mem::replace(&mut self.waiting, after);
+        let Some(after) = &self.waiting else {
+            self.allocation = BackOff::default();
+            effects.extend(before.map(|_| Effect::Log(Line::AllocationResumed)));
+            return;
+        };
+        if before.as_ref().is_none_or(|before| before.attempts != after.attempts) {
+            self.allocation.failed(now.elapsed);
+        }
+        let is_known = |before: &Waiting| before.reason == after.reason && before.services == after.services;
+        if !before.as_ref().is_some_and(is_known) {
+            let services = after.services.iter().map(ToString::to_string).collect();
+            effects.push(Effect::Log(Line::AllocationWaits { services, reason: after.reason.clone() }));
         }
     }
 
@@ -281,8 +365,12 @@ impl Loop {
 
     /// Once all could be read, what later cannot be read stays in force as it last was, so nothing is missing any more.
     fn complete(&mut self, now: Now) {
+        // Who waits for an address may have rules of a previous process.
+        let is_given_all = self.waiting.as_ref().is_none_or(|waiting| waiting.services.is_empty());
         if self.source.can_read_all
             && self.source.is_loaded
+            && is_given_all
+            && self.source.doubts.is_empty()
             && !std::mem::replace(&mut self.source.is_complete, true)
         {
             self.pace.compare_by(now.elapsed);
@@ -317,11 +405,28 @@ impl Loop {
     }
 
     fn follow_host(&mut self, host: HostFacts, now: Now) {
+        if let Some(addresses) = &host.addresses {
+            self.picture.set_host_addresses(addresses);
+        }
         let addresses = host.addresses.clone().map(model::Event::LocalAddresses);
         self.host = host;
         let delta = self.picture.take(addresses);
         self.remember(delta, now);
         self.describe_node(now);
+    }
+
+    /// Before the source was read, a Node object may still come that says otherwise.
+    fn tell_primary_address(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.table().node().primary;
+        let before = std::mem::replace(&mut self.primary, now);
+        if !self.has_told {
+            return;
+        }
+        for (family, new) in self.primary.iter() {
+            if let Some(old) = before.get(family).filter(|old| Some(*old) != *new) {
+                effects.push(Effect::Log(Line::PrimaryAddress { old, new: *new }));
+            }
+        }
     }
 
     /// The source may have brought or taken away the Node that describes this host.
@@ -330,7 +435,32 @@ impl Loop {
         self.remember(delta, now);
     }
 
-    fn remember(&mut self, delta: Delta, now: Now) {
+    /// The server tells of our own Node alone: a watch of all would be told every heartbeat of every node. So it is asked for one
+    /// whose endpoints left without terminating.
+    fn ask_for_nodes(&mut self, effects: &mut Vec<Effect>) {
+        let new: Vec<Box<str>> = std::mem::take(&mut self.nodes_to_ask).into_iter().collect();
+        for name in new {
+            if self.asked_nodes.len() < ASKED_NODES_MAX && self.asked_nodes.insert(name.clone()) {
+                effects.push(Effect::AskForNode(name));
+            }
+        }
+    }
+
+    fn node_answered(&mut self, name: Box<str>, exists: Option<bool>, now: Now) {
+        self.asked_nodes.remove(&name);
+        if exists == Some(false) {
+            let delta = self.picture.take([model::Event::DeleteNode(name)]);
+            self.remember(delta, now);
+        }
+    }
+
+    fn remember(&mut self, mut delta: Delta, now: Now) {
+        let departed = std::mem::take(&mut delta.departed_nodes);
+        match self.vanished_tcp {
+            VanishedTcp::Reset if self.server.is_some() => self.nodes_to_ask.extend(departed),
+            VanishedTcp::Reset => {}
+            VanishedTcp::Leave => delta.vanished.clear(),
+        }
         if !delta.is_empty() {
             self.changed_at = Some(now);
             self.pace.has_news();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dataplane::{SyncError, Synced};
+use model::net::show_address_and_port;
 use model::{Delta, ServicePortId};
 
 use super::super::announce;
@@ -46,6 +47,7 @@ impl Loop {
         effects: &mut Vec<Effect>,
     ) {
         self.pace.succeeded(now.elapsed, took, due, synced.operations > 0);
+        self.in_force_at = now.elapsed;
         self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
         self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
         self.tell_refused(synced, effects);
@@ -61,6 +63,12 @@ impl Loop {
         effects.extend(synced.waits.iter().cloned().map(|why| Effect::Log(Line::Waits(why))));
         if due == Due::Full {
             self.compared(synced, had_news, now, effects);
+        }
+        if had_news || due == Due::Full && synced.operations > 0 {
+            self.examinations.changed(now.elapsed);
+        }
+        if due == Due::Full && synced.kept.is_empty() {
+            self.nothing_was_kept(now);
         }
         self.errands.synced(about, synced);
         self.caught_up(synced, now);
@@ -153,12 +161,15 @@ impl Loop {
     }
 
     /// A look that failed is taken again.
-    pub(super) fn found(&mut self, is_served: &Result<bool, SyncError>, now: Now) {
+    pub(super) fn found(&mut self, is_served: &Result<bool, SyncError>, now: Now, effects: &mut Vec<Effect>) {
         self.under_way = UnderWay::Nothing;
         match is_served {
             Ok(is_served) => self.is_bare = Some(!is_served),
+            // Nothing waits for a second look: there may be rules, so what they serve stays.
+            Err(_) if self.must_look_first() => self.is_bare = Some(false),
             Err(_) => self.look_at = now.elapsed + self.patience,
         }
+        self.doubt_after_look(now, effects);
     }
 
     /// Links or addresses of this host changed, of which some may be ours: the glance comes earlier, but not all the time.
@@ -182,6 +193,7 @@ impl Loop {
                 let is_new = |what: &String| !self.figures.beside.stays.contains(what);
                 let stays: Vec<String> = done.stays.iter().filter(|what| is_new(what)).cloned().collect();
                 self.figures.errand_done(errand, &done);
+                effects.extend(ended(&done).map(Effect::Log));
                 let lines = [
                     (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
                     (!done.removed.is_empty()).then(|| Line::TookOver(done.removed.join(", "))),
@@ -205,6 +217,16 @@ impl Loop {
             effects.push(Effect::Log(Line::ErrandFailed { doing: errand.doing(), reason, retry_in }));
         }
     }
+}
+
+/// The connections that were ended. An endpoint without any is not worth a line.
+fn ended(done: &Done) -> impl Iterator<Item = Line> {
+    let some = done.ended.iter().filter(|(_, connections)| **connections > 0);
+    some.map(|((port, (ip, number)), connections)| Line::Ended {
+        service_port: port.to_string(),
+        endpoint: show_address_and_port(*ip, *number),
+        connections: *connections,
+    })
 }
 
 fn ids(delta: &Delta) -> BTreeSet<ServicePortId> {

@@ -118,7 +118,7 @@ impl Server {
         self.kinds.get(&of).map(|standing| standing.known).unwrap_or_default()
     }
 
-    fn is_complete(&self, of: Watched) -> bool {
+    pub(super) fn is_complete(&self, of: Watched) -> bool {
         self.known(of) == Known::Complete
     }
 

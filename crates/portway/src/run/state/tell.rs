@@ -1,5 +1,7 @@
 //! Answers, and the status.
 
+use std::collections::BTreeMap;
+
 use super::super::effect::Answer;
 use super::super::event::{Now, Question};
 use super::super::status::{Failures, NodeStanding, Pending, Status, named};
@@ -14,6 +16,7 @@ impl Loop {
             ),
             Question::Picture => Answer::Picture(Box::new(self.picture.snapshot())),
             Question::Status => Answer::Status(Box::new(self.status(now))),
+            Question::Readiness => Answer::Readiness(self.health().readiness(now.elapsed)),
             Question::Traffic => Answer::Traffic(Vec::new()),
         }
     }
@@ -34,6 +37,7 @@ impl Loop {
             mode: self.mode.to_string(),
             program: self.program.map(|program| program.to_string()),
             node: self.picture.table().node().name.clone(),
+            primary_addresses: self.table().node().primary.iter().filter_map(|(_, ip)| *ip).collect(),
             is_in_sync: self.has_told
                 && !is_failing
                 && self.pending.is_empty()
@@ -43,9 +47,14 @@ impl Loop {
             services: self.picture.cluster().services().count(),
             service_ports: self.picture.table().ports().count(),
             reports: self.picture.reports().len(),
-            problems: self.picture.problems().iter().map(ToString::to_string).collect(),
+            problems: self
+                .doubtful()
+                .chain(self.picture.problems().iter().map(ToString::to_string))
+                .collect(),
+            waiting_for_addresses: self.waiting_for_addresses(),
             not_listening: named(&self.not_listening),
             config: self.config.clone(),
+            findings: self.examinations.status(),
             picture_age_seconds: self.told_at().map(|at| now.elapsed.saturating_sub(at.elapsed).as_secs()),
             pending: self.waiting(is_failing, now),
             server: self.server.as_ref().map(|server| server.status(now)),
@@ -55,6 +64,13 @@ impl Loop {
             failures: Failures { in_a_row: failures_in_a_row, ..told.failures.clone() },
             ..told
         }
+    }
+
+    fn waiting_for_addresses(&self) -> BTreeMap<String, String> {
+        let waiting = self.waiting.iter().flat_map(|waiting| {
+            waiting.services.iter().map(|service| (service.to_string(), waiting.reason.clone()))
+        });
+        waiting.collect()
     }
 
     pub(super) fn node_standing(&self) -> NodeStanding {
@@ -89,7 +105,7 @@ impl Loop {
         Some(format!("{what}: that is put right in {} s", at.as_secs()))
     }
 
-    fn unread(&self) -> &'static str {
+    pub(super) fn unread(&self) -> &'static str {
         match &self.server {
             None => "the source was not read yet",
             Some(_) => "the API server has not told all Services, EndpointSlices and the Node yet",

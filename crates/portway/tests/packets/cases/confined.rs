@@ -6,7 +6,7 @@ use super::ALL;
 use crate::check::Want;
 use crate::confine::{self, capabilities};
 use crate::manifest::Service;
-use crate::stage::{Setting, Stage};
+use crate::stage::{Setting, Stage, until};
 use crate::way::Way;
 
 /// The first rules, a change, and a start on rules that are there.
@@ -28,6 +28,7 @@ pub(crate) fn root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_onl
     let (held, of_manifest) = (confine::held(stage.id("a")), capabilities(stage.way()));
     assert_eq!(held, of_manifest, "the capabilities are those of the manifest");
     assert!(confine::cannot_write(stage.id("a")), "the root is read-only");
+    until("its probe succeeds there", || stage.probe("a").contains("portway is ready"));
     let both = |stage: &Stage, ends: &[&str]| {
         stage.check(&[
             ("client-a", stage.cluster_ip(&web), Want::kept(ends)),

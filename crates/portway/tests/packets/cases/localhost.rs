@@ -71,7 +71,8 @@ pub(crate) fn root_a_hand_over_keeps_localhost_served(setting: &Setting) {
     let load = playground::Load::start(stage.place("a"), dialled, &work).unwrap();
     for _ in 0..3 {
         stage.hand_over_carrying("a");
-        assert!(load.wait_for(100, PATIENCE));
+        // Longer than any client waits: on a slow machine traffic is late, and only what failed is a loss.
+        assert!(load.wait_for(100, PATIENCE * 12), "traffic has come to rest: {}", load.so_far());
     }
     let stats = load.stop();
     crate::talk::none_failed(&stats);

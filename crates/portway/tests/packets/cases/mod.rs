@@ -14,6 +14,7 @@ pub(crate) mod host;
 pub(crate) mod live;
 pub(crate) mod localhost;
 pub(crate) mod policies;
+pub(crate) mod preconditions;
 pub(crate) mod refusals;
 pub(crate) mod restart;
 pub(crate) mod schedulers;
@@ -21,8 +22,10 @@ pub(crate) mod sctp;
 pub(crate) mod short;
 pub(crate) mod sores;
 pub(crate) mod sources;
+pub(crate) mod starved;
 pub(crate) mod switch;
 pub(crate) mod takeover;
+pub(crate) mod vanished;
 
 /// All server pods of the playground.
 const ALL: [&str; 4] = ["web-a-0", "web-a-1", "web-b-0", "web-b-1"];

@@ -1,6 +1,9 @@
 //! A fresh process on a kernel that is not empty: leftovers, other layouts, other programs.
 
+use std::io::Write as _;
+
 use super::{WEB, place};
+use crate::common::{has_program, skipped};
 
 fn api() -> String {
     WEB.replace("web", "api").replace("10.96.0.80", "10.96.0.90").replace("10.244.0.", "10.244.9.")
@@ -32,6 +35,68 @@ fn root_a_file_that_is_broken_at_the_start_takes_no_service_away() {
         rules.contains("10.96.0.91") && !rules.contains("10.96.0.90")
     });
     assert!(place.nft("list set ip kube-proxy service-networks").contains("10.96.0.0/12"));
+}
+
+#[test]
+fn root_a_quoted_port_a_slow_write_and_a_folder_moved_away_take_no_service_away() {
+    for mode in ["nftables", "iptables"] {
+        if mode == "iptables" && !has_program(mode) {
+            return skipped("the program `iptables` is not installed").unwrap_or_default();
+        }
+        let Some(place) = place() else { return };
+        let start = |more: &str| place.start_with(&format!("--mode {mode} {more}"));
+        let rules = || match mode {
+            "nftables" => place.nft("list table ip kube-proxy"),
+            _ => place.tool("iptables-save", "-t nat"),
+        };
+        let is_served = |ip: &str| rules().contains(ip);
+        let mut running = start("");
+        running.wait_for("portway is in sync: 1 service ports");
+        // What is written to the second file shows that the first was looked at.
+        let mark = |number: u8| {
+            let ip = format!("10.96.1.{number}");
+            place.write("mark.yaml", &WEB.replace("web", "mark").replace("10.96.0.80", &ip));
+            place.until("the mark is written", || is_served(&ip));
+        };
+
+        place.write("web.yaml", &WEB.replace("port: 80 ", "port: \"80\" "));
+        let said = running.wait_for_log("is a quoted number: write 80");
+        assert!(said.contains("web.yaml:1: Service default/web: spec.ports[0].port"), "{said}");
+        mark(1);
+        assert!(is_served("10.96.0.80"), "{mode}: a quoted port");
+        let words = ["web.yaml", "is a quoted number: write 80", "its last good version stays in force"];
+        place.portway("status").ends_with(0).says(&words);
+        place.portway("check").ends_with(1).says(&words);
+
+        running.terminate();
+        let mut running = start("");
+        running.wait_for("portway is in sync");
+        mark(2);
+        assert!(is_served("10.96.0.80"), "{mode}: after a restart");
+        place.portway("status").ends_with(0).says(&["Service default/web: has a wrong value"]);
+
+        place.write("web.yaml", WEB);
+        place.until("all is known", || !place.portway("status").fine().contains("in doubt"));
+        let mut writer = std::fs::File::create(place.path("manifests/web.yaml")).unwrap();
+        mark(3);
+        assert!(is_served("10.96.0.80"), "{mode}: a slow write");
+        writer.write_all(WEB.as_bytes()).unwrap();
+        drop(writer);
+
+        std::fs::rename(place.path("manifests"), place.path("away")).unwrap();
+        running.wait_for_log("manifests: does not exist any more");
+        assert!(is_served("10.96.0.80"), "{mode}: the folder was moved away");
+        running.terminate();
+
+        std::fs::create_dir(place.path("manifests")).unwrap();
+        let mut running = start("");
+        running.wait_for("portway is in sync");
+        running.wait_for_log("--allow-empty");
+        assert!(is_served("10.96.0.80"), "{mode}: an empty folder at the start");
+        running.terminate();
+        let _running = start("--allow-empty");
+        place.until("what is not asked for is gone", || !is_served("10.96.0.80"));
+    }
 }
 
 #[test]

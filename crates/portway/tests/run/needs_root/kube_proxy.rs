@@ -312,6 +312,25 @@ fn root_a_changed_config_map_counts_without_a_restart() {
     assert_eq!(running.terminate(), Some(0));
 }
 
+/// What the user saw: SIGHUP ended the proxy without a word. The file is changed through a second name of it, which nobody watches.
+#[test]
+fn root_sighup_has_kube_proxy_read_its_config_file_again() {
+    let Some(node) = Node::new() else { return };
+    let document = node.document.replace("mode: \"\"", "mode: nftables");
+    node.mount("..1", &document);
+    let unwatched = node.place.path("second-name");
+    std::fs::hard_link(node.place.path("mounted/..1/config.conf"), &unwatched).unwrap();
+    let mut running = node.start();
+    std::fs::write(unwatched, document.replace("verbosity: 0", "verbosity: 4")).unwrap();
+    running.signal("HUP");
+    running.wait_for_log(
+        "SIGHUP: reading the config file again; the API server is watched, and needs no reload",
+    );
+    running.wait_for_log("in force now: `logging.verbosity`");
+    assert!(node.is_served("10.96.0.80:80"));
+    assert_eq!(running.terminate(), Some(0));
+}
+
 #[test]
 fn root_portway_run_takes_the_same_document_and_its_options_go_before_it() {
     let Some(node) = Node::new() else { return };
@@ -343,8 +362,14 @@ fn root_the_privileged_part_makes_settings_and_writes_no_rule() {
     }
     // The size is one of the whole machine: 0 leaves it alone.
     let arguments = "--init-only --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=59m";
+    let forwarding = || node.place.tool("cat", "/proc/sys/net/ipv4/ip_forward").trim().to_owned();
+    node.place.inside(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "0")).unwrap();
     let said = node.place.finish_kube_proxy(arguments).ends_with(0);
     said.says(&["nf_conntrack_tcp_timeout_close_wait", "All settings"]);
+    assert_eq!(forwarding(), "0", "nobody asked for it");
+    let said = node.place.finish_kube_proxy(&format!("{arguments} --set-ip-forward")).ends_with(0);
+    said.says(&["net/ipv4/ip_forward = 1 (it was 0)"]);
+    assert_eq!(forwarding(), "1");
     assert_eq!(node.place.tool("cat", setting).trim(), "3540");
     assert_eq!(node.place.nft("list ruleset"), "");
 }

@@ -6,8 +6,12 @@ mod handover;
 mod iptables;
 mod ipvs;
 mod kube_proxy;
+mod primary;
+mod ready;
+mod reload;
 mod serve;
 mod server;
+mod state_folder;
 mod userspace;
 
 use std::time::Duration;

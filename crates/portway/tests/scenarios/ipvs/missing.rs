@@ -109,6 +109,10 @@ impl Host for Missing<Simulated> {
     fn routes(&mut self) -> netlink::Result<BTreeSet<Route>> {
         self.door.routes()
     }
+
+    fn source_address(&mut self, destination: IpAddr) -> netlink::Result<Option<IpAddr>> {
+        self.door.source_address(destination)
+    }
 }
 
 impl ChangeHost for Missing<Simulated> {

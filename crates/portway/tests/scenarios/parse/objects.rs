@@ -75,6 +75,40 @@ pub(super) fn endpoints(text: &str) -> Result<Value, String> {
     }))
 }
 
+/// The same slice, as the EndpointSlice controller writes it: `10.244.1.6@a` is a Pod, `10.244.1.6@a,terminating` one that ends,
+/// `10.244.1.6@a,not-ready` one that is not ready, `10.244.1.6@a,pod=web-2` one that has this name.
+pub(super) fn pods(text: &str) -> Result<Value, String> {
+    let plain = text.split_whitespace().map(|word| match word.split_once('@') {
+        Some(_) => word.split(',').next().unwrap_or_default(),
+        None => word,
+    });
+    let mut slice = endpoints(&plain.collect::<Vec<_>>().join(" "))?;
+    slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] =
+        json!("endpointslice-controller.k8s.io");
+    let pods = text.split_whitespace().filter(|word| word.contains('@'));
+    for (index, word) in pods.enumerate() {
+        let endpoint = &mut slice["endpoints"][index];
+        let mut name = format!("pod-{index}");
+        if let Some((ip, _)) = word.split_once('@') {
+            name = format!("pod-{}", ip.replace(['.', ':'], "-"));
+        }
+        for word in word.split(',').skip(1) {
+            match word.split_once('=') {
+                Some(("pod", given)) => given.clone_into(&mut name),
+                None if word == "terminating" => {
+                    endpoint["conditions"] = json!({"ready": false, "serving": true, "terminating": true});
+                }
+                None if word == "not-ready" => {
+                    endpoint["conditions"] = json!({"ready": false, "serving": false, "terminating": false});
+                }
+                _ => return Err(format!("`{word}` must be terminating, not-ready or pod=NAME")),
+            }
+        }
+        endpoint["targetRef"] = json!({"kind": "Pod", "name": name});
+    }
+    Ok(slice)
+}
+
 fn port(text: &str) -> Result<Value, String> {
     let (name, rest) = text.split_once(':').unwrap_or(("", text));
     let (number, protocol) = rest.split_once('/').unwrap_or((rest, "tcp"));

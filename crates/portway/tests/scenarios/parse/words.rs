@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::fate::{Loopback, Payload, Refusal};
-use model::flows::StaleFlows;
+use model::flows::{StaleFlows, VanishedFlows};
 use model::name::SliceName;
 use model::net::{IpNet, parse_cidr, parse_ip};
-use model::{Config, DetectLocal, Event, NodePortAddress, Packet, Promises, Protocol, ServiceName};
+use model::{
+    Config, DetectLocal, Event, NodePortAddress, Packet, Promises, Protocol, ServiceName, ServicePortId,
+};
 
 use crate::step::{Action, Landing, Outcome, Share};
 
@@ -94,6 +96,20 @@ pub(super) fn stale_flows(line: &str) -> Result<StaleFlows, String> {
     }
     let still_served_by: BTreeSet<_> = words.map(address_and_port).collect::<Result<_, _>>()?;
     Ok(StaleFlows { protocol, destination, still_served_by })
+}
+
+/// `default/web:http 10.96.0.10:80 192.168.0.1:30080 -> 10.244.1.6:8080`: the connections of a service port, by where they were
+/// dialled, to an endpoint that has vanished.
+pub(super) fn vanished_flows(line: &str) -> Result<VanishedFlows, String> {
+    let wrong = || format!("`{line}` must be NAMESPACE/NAME:PORT DIALLED... -> ENDPOINT");
+    let (dialled, endpoint) = line.split_once(" -> ").ok_or_else(wrong)?;
+    let mut words = dialled.split_whitespace();
+    let (service, port) = words.next().and_then(|word| word.split_once(':')).ok_or_else(wrong)?;
+    Ok(VanishedFlows {
+        port: ServicePortId { service: service_name(service)?, port: port.into(), protocol: Protocol::Tcp },
+        endpoint: address_and_port(endpoint.trim())?,
+        destinations: words.map(address_and_port).collect::<Result<_, _>>()?,
+    })
 }
 
 /// `Service default/web`, `Node a`.
