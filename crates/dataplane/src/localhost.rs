@@ -57,12 +57,15 @@ impl<D, R: Relays> Localhost<D, R> {
             Scope::Changed(ids) if is_same => ids.clone(),
             _ => desired.ports().map(|port| port.id().clone()).collect(),
         };
-        for id in &ids {
-            self.listen_for(desired, id, synced);
-        }
         if !(is_same && matches!(scope, Scope::Changed(_))) {
             self.close_others(&ids, matches!(scope, Scope::AllThatIsKnown));
         }
+        let wanted: Vec<_> = ids.iter().flat_map(|id| self.wanted_for(desired, id)).collect();
+        // A node port may come from another Service: who goes makes room before who comes.
+        for (id, _) in wanted.iter().filter(|(_, listener)| listener.is_none()) {
+            self.relay.close(id);
+        }
+        self.open(wanted.iter().filter_map(|(id, listener)| Some((id, listener.as_ref()?))), synced);
     }
 
     fn covered(&self, desired: &ForwardingTable) -> Vec<Family> {
@@ -74,17 +77,34 @@ impl<D, R: Relays> Localhost<D, R> {
         self.choice.families.iter().copied().filter(is_covered).collect()
     }
 
-    fn listen_for(&mut self, desired: &ForwardingTable, id: &ServicePortId, synced: &mut Synced) {
-        for family in self.choice.families.clone() {
-            let port = desired.port(id).filter(|_| self.covered.contains(&family));
-            let listener = ListenerId { port: id.clone(), family, purpose: Purpose::Localhost };
-            let Some(wanted) = port.and_then(|port| wanted(port, family)) else {
-                self.relay.close(&listener);
-                continue;
-            };
-            if let Err(error) = self.relay.open(&listener, &wanted) {
+    fn wanted_for(
+        &self,
+        desired: &ForwardingTable,
+        id: &ServicePortId,
+    ) -> Vec<(ListenerId, Option<Listener>)> {
+        let listener = |family: &Family| {
+            let port = desired.port(id).filter(|_| self.covered.contains(family));
+            let listener = ListenerId { port: id.clone(), family: *family, purpose: Purpose::Localhost };
+            (listener, port.and_then(|port| wanted(port, *family)))
+        };
+        self.choice.families.iter().map(listener).collect()
+    }
+
+    /// Two Services may have exchanged their node ports: one that finds its port taken gives up the one that it had, and tries again
+    /// after all others.
+    fn open<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = (&'a ListenerId, &'a Listener)>,
+        synced: &mut Synced,
+    ) {
+        let taken: Vec<_> = wanted.filter(|(id, listener)| self.relay.open(id, listener).is_err()).collect();
+        for (id, _) in &taken {
+            self.relay.close(id);
+        }
+        for (id, listener) in taken {
+            if let Err(error) = self.relay.open(id, listener) {
                 let told = format!("its node port on localhost: {error}");
-                synced.warned.entry(id.clone()).or_insert(told);
+                synced.warned.entry(id.port.clone()).or_insert(told);
             }
         }
     }

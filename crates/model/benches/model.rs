@@ -189,7 +189,6 @@ fn service(n: u32) -> Service {
         internal_policy: Policy::Cluster,
         external_policy: Policy::Cluster,
         affinity_seconds: None,
-        has_headless_label: false,
         external: None,
         reports: Box::default(),
     }

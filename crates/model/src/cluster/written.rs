@@ -14,8 +14,8 @@ use crate::facts::{External, IpMode, Node, Policy, PortSpec, Service, ServiceCid
 use crate::name::ServiceName;
 use crate::net::Family;
 use crate::object::{
-    EMBEDDED_CONTROLLER, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, MANAGED_BY_LABEL, PROXY_NAME_LABEL,
-    SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
+    EMBEDDED_CONTROLLER, IPVS_SCHEDULER_ANNOTATION, MANAGED_BY_LABEL, PROXY_NAME_LABEL, SERVICE_NAME_LABEL,
+    WEIGHTS_ANNOTATION,
 };
 use crate::table::Place;
 
@@ -57,9 +57,6 @@ fn service(service: &Service) -> Value {
     let mut metadata = named(&service.name);
     if let Some(created) = service.created {
         metadata["creationTimestamp"] = json!(created.to_string());
-    }
-    if service.has_headless_label {
-        metadata["labels"] = json!({HEADLESS_LABEL: ""});
     }
     let mut object = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
     if let Some(external) = &service.external {

@@ -27,8 +27,6 @@ pub struct Service {
     pub external_policy: Policy,
     /// `spec.sessionAffinity` is `ClientIP`: for so many seconds.
     pub affinity_seconds: Option<u32>,
-    /// The label `service.kubernetes.io/headless` is there: its endpoints are not ours to serve.
-    pub has_headless_label: bool,
     /// What few Services have.
     pub external: Option<Box<External>>,
     /// What was malformed.

@@ -98,7 +98,20 @@ impl Question<'_> {
             return Some(self.routed(port, route));
         }
         let (port, route) = self.node_port()?;
-        self.node_ports_answer_at(self.packet.destination).then(|| self.routed(port, route))
+        if !self.node_ports_answer_at(self.packet.destination, protocol) {
+            return None;
+        }
+        if self.packet.destination.is_loopback() && !self.is_this_host() {
+            return Some(self.martian(port, route));
+        }
+        Some(self.routed(port, route))
+    }
+
+    /// Nobody but this host itself may send to its loopback addresses.
+    fn martian(&self, port: &ServicePort, route: &Route) -> Answer {
+        let (source, address) = (self.packet.source, self.packet.destination);
+        let frontend = Why::Frontend { kind: route.kind, frontend: route.frontend, port: port.id().clone() };
+        Answer { fate: Fate::Dropped, why: vec![frontend, Why::Martian { source, address }] }
     }
 
     /// The node port of the number that the packet was sent to, wherever it was sent.
@@ -117,10 +130,11 @@ impl Question<'_> {
         }
     }
 
-    fn node_ports_answer_at(&self, address: IpAddr) -> bool {
+    fn node_ports_answer_at(&self, address: IpAddr, protocol: Protocol) -> bool {
         let (node, family) = (self.table.node(), Family::of(address));
         let entries = node.node_port_addresses(family, self.promises.default_node_port_addresses);
-        let is_possible = !address.is_loopback() || self.promises.loopback_node_ports.serves(address);
+        let is_possible =
+            !address.is_loopback() || self.promises.loopback_node_ports.serves(protocol, address);
         let is_wide = self.promises.link_local_node_ports || !is_link_local_of_ipv6(address);
         is_possible && is_wide && node.is_own(address) && node.covers(&entries, address)
     }

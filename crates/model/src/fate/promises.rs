@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Fate;
 use crate::config::NodePortAddress;
+use crate::net::Protocol;
 
 /// What a mode promises where Kubernetes leaves the choice. The default is what the flagship does.
 #[expect(
@@ -114,13 +115,14 @@ pub enum Loopback {
 }
 
 impl Loopback {
-    /// Is this loopback address among them?
-    pub fn serves(self, address: IpAddr) -> bool {
+    /// Do node ports of this protocol answer at this loopback address? What listens there carries TCP and UDP alone.
+    pub fn serves(self, protocol: Protocol, address: IpAddr) -> bool {
+        let listens = protocol != Protocol::Sctp && LOCALHOST.contains(&address);
         match self {
             Loopback::Never => false,
             Loopback::Ipv4 => address.is_ipv4(),
-            Loopback::Localhost => LOCALHOST.contains(&address),
-            Loopback::Both => true,
+            Loopback::Localhost => listens,
+            Loopback::Both => address.is_ipv4() || listens,
         }
     }
 }

@@ -14,6 +14,7 @@ pub enum Why {
     NoFrontend { address: IpAddr },
     Frontend { kind: FrontendKind, frontend: Frontend, port: ServicePortId },
     NodePortElsewhere { port: ServicePortId, address: IpAddr },
+    Martian { source: IpAddr, address: IpAddr },
     SourceNotAllowed { source: IpAddr },
     ExternalPolicyLocal { is_pod: bool, is_this_host: bool, keeps_source: bool },
     NoEndpoints { service: ServiceName, absence: Option<Absence> },
@@ -52,6 +53,10 @@ impl fmt::Display for Why {
                 "the port is a node port of Service {}, but node ports do not answer at {address} \
                  (nodePortAddresses, and the addresses of this node)",
                 port.service
+            ),
+            Why::Martian { source, address } => write!(
+                f,
+                "{address} is a loopback address and {source} is not this host's: the kernel drops such packets (a martian destination)"
             ),
             Why::SourceNotAllowed { source } => {
                 write!(f, "{source} is in none of spec.loadBalancerSourceRanges")
@@ -128,7 +133,6 @@ impl fmt::Display for Why {
 
 fn absent(absence: Option<Absence>) -> &'static str {
     match absence {
-        Some(Absence::HeadlessLabel) => "it has the label service.kubernetes.io/headless",
         Some(Absence::NoEndpoint) | None => "no EndpointSlice of it has an endpoint of this family",
         Some(Absence::NoSuchPort) => {
             "its EndpointSlices have endpoints, but no port of this name and protocol (targetPort, ports[].name)"

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Field, HEADLESS_LABEL, IPVS_SCHEDULER_ANNOTATION, IPVS_SCHEDULERS, PROXY_NAME_LABEL, Reader,
-    WEIGHTS_ANNOTATION, namespaced_name,
+    Field, IPVS_SCHEDULER_ANNOTATION, IPVS_SCHEDULERS, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION,
+    namespaced_name,
 };
 use crate::facts::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
 use crate::name::{self, ObjectRef};
@@ -24,7 +24,6 @@ pub(super) fn read(object: &Value) -> Result<Service, Report> {
     let reader = Reader::new(ObjectRef::service(&name));
     let root = reader.root(object);
     let (metadata, spec) = (root.at("metadata"), root.at("spec"));
-    let labels = metadata.at("labels");
     let kind = service_type(&spec.at("type"));
     let external_policy = policy(&spec.at("externalTrafficPolicy"));
     let service = Service {
@@ -35,7 +34,6 @@ pub(super) fn read(object: &Value) -> Result<Service, Report> {
         internal_policy: policy(&spec.at("internalTrafficPolicy")),
         external_policy,
         affinity_seconds: affinity_seconds(&spec),
-        has_headless_label: labels.at(HEADLESS_LABEL).is_there(),
         external: external(&root, kind, external_policy),
         reports: Box::default(),
         name,

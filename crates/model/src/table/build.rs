@@ -102,9 +102,6 @@ fn absence(
     if !candidates.is_empty() {
         return Some(if has_drained(candidates) { Absence::Drained } else { Absence::NotReady });
     }
-    if cluster.service(&id.service).is_some_and(|service| service.has_headless_label) {
-        return Some(Absence::HeadlessLabel);
-    }
     let slices = cluster.slices(&id.service).iter();
     let of_family: Vec<_> =
         slices.filter(|slice| slice.endpoints().iter().any(|e| Family::of(e.address) == family)).collect();

@@ -66,11 +66,8 @@ pub(super) fn gather<'a>(
     id: &ServicePortId,
     reports: &mut Vec<Report>,
 ) -> ByFamily<Vec<Candidate<'a>>> {
-    let service = cluster.service(&id.service);
-    if service.is_none_or(|service| service.has_headless_label) {
-        return ByFamily::default();
-    }
-    let weights = service.and_then(|s| s.external.as_deref()).map(|e| &e.weights[..]).unwrap_or_default();
+    let Some(service) = cluster.service(&id.service) else { return ByFamily::default() };
+    let weights = service.external.as_deref().map(|e| &e.weights[..]).unwrap_or_default();
     let mut found: BTreeMap<(IpAddr, u16), Candidate<'a>> = BTreeMap::new();
     for slice in cluster.slices(&id.service) {
         for port in slice.numbers_of(&id.port, id.protocol) {

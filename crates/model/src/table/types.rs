@@ -278,8 +278,6 @@ pub struct ServicePort {
 /// Why a service port has no endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absence {
-    /// The Service is labelled as headless: its endpoints are not ours to serve.
-    HeadlessLabel,
     /// No slice has an endpoint for it.
     NoEndpoint,
     /// There are endpoints, but their slices have no port of this name and protocol.

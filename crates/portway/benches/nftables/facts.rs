@@ -54,7 +54,6 @@ pub(crate) fn service(n: u32) -> Service {
         internal_policy: Policy::Cluster,
         external_policy: Policy::Cluster,
         affinity_seconds: None,
-        has_headless_label: false,
         external: None,
         reports: Box::default(),
     }

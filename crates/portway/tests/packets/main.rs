@@ -97,6 +97,7 @@ mod needs_root {
                 localhost::root_node_ports_answer_on_localhost
                 localhost::root_node_ports_answer_on_localhost_by_default_where_the_mode_promises
                 localhost::root_a_hand_over_keeps_localhost_served
+                localhost::root_nobody_else_reaches_node_ports_on_localhost
                 confined::root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_only_root
             }
         };

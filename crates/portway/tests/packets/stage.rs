@@ -89,6 +89,11 @@ impl Setting {
         Self { is_confined: true, ..self.clone() }
     }
 
+    /// Do iptables rules serve?
+    pub(crate) fn is_iptables(&self) -> bool {
+        self.way.mode() == Mode::Iptables
+    }
+
     /// Makes the stage; `None`, with the reason on standard error, where that cannot be.
     pub(crate) fn stage(&self, services: &[&Service]) -> Option<Stage> {
         let mut stage = self.stage_without_portways(services)?;

@@ -56,7 +56,7 @@ const SERVICES: &[Row] = &[
     ),
     same("headless Services and ExternalName are not served", "headless-and-external-name-are-not-proxied"),
     same("`service.kubernetes.io/service-proxy-name`", "service-of-another-proxy-is-left-alone"),
-    same("`service.kubernetes.io/headless` on slices", "headless-label-hides-endpoints"),
+    same("`service.kubernetes.io/headless` on slices", "headless-label-counts-on-slices-only"),
     better(
         "two Services claim one address and port",
         "the older keeps it, the other is reported and takes over later; upstream: the last write wins. A function of state is the same on every node",
@@ -135,6 +135,12 @@ const POLICIES: &[Row] = &[
         "`nodePortAddresses` of one family only",
         "the other family has the mode's default; upstream: all addresses (docs/decisions/0005)",
         "node-port-networks-count-per-family",
+    ),
+    of(
+        "node ports on localhost answer this host alone",
+        [Same, Better, Same, Same],
+        "upstream's iptables rules lead a neighbour's packet for 127.0.0.1 to an endpoint (CVE-2020-8558)",
+        "root_nobody_else_reaches_node_ports_on_localhost",
     ),
     of(
         "node ports on localhost without `route_localnet`",

@@ -60,8 +60,12 @@ impl Subject for Listeners {
 
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         let Some((protocol, port)) = packet.payload.transport() else { return Ok(Vec::new()) };
-        if !Loopback::Localhost.serves(packet.destination) {
+        if !Loopback::Localhost.serves(protocol, packet.destination) {
             return Ok(Vec::new());
+        }
+        if !self.table.node().is_own(packet.source) {
+            // The kernel drops it before anything can listen: a martian destination.
+            return Ok(vec![Visit { previous: None, outcome: Outcome::Dropped, why: Vec::new() }]);
         }
         let at = SocketAddr::new(packet.destination, port);
         // Without a listener the kernel refuses, as it does without us.

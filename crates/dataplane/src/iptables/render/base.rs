@@ -1,12 +1,13 @@
 //! What belongs to no service port: fixed chains, the last rules of `KUBE-SERVICES`, and the jumps from the kernel's own
 //! chains.
 
-use kernel::xtables::{Is, Match, Rule, State, Table, Target};
+use kernel::xtables::{Is, Match, Rule, Side, State, Table, Target};
 use model::Family;
-use model::net::IpNet;
 
 use super::{Renderer, marks};
-use crate::chains::{Base, CANARY, Chain, Jump, NODE_PORTS, Place, SERVICES, filter_jumps, name, states};
+use crate::chains::{
+    Base, CANARY, Chain, Jump, NODE_PORTS, Place, SERVICES, filter_jumps, loopback, name, states,
+};
 use crate::iptables::names;
 
 const LAST: &str = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
@@ -26,9 +27,20 @@ pub(super) fn base(renderer: &Renderer<'_>) -> Base {
             .chain([canary()])
             .collect(),
         mangle: vec![canary()],
-        last: last_services(renderer),
+        last: has_guard.then(strangers_return).into_iter().chain(last_services(renderer)).collect(),
         jumps: jumps(has_guard),
     }
+}
+
+/// A translation comes before the kernel's own check of loopback addresses, and before [`guard`]: a neighbour that sends to
+/// 127.0.0.1 would be led to an endpoint (CVE-2020-8558). Upstream's rules do that.
+fn strangers_return() -> Rule {
+    let parts = [
+        comment("localhost node ports answer this host alone"),
+        Match::Destination(Is::Equal, loopback(Family::V4)),
+        Match::Local(Side::Source, Is::Not),
+    ];
+    Rule::new(parts, Target::Return)
 }
 
 fn last_services(renderer: &Renderer<'_>) -> Vec<Rule> {
@@ -65,11 +77,10 @@ fn forward(mark: u32, drops_invalid: bool) -> Vec<Rule> {
 
 /// With `route_localnet`, a neighbour could send to 127.0.0.1 of this host. kubelet writes the same rule.
 fn guard() -> Rule {
-    let loopback: IpNet = "127.0.0.0/8".parse().expect("it is a network");
     let parts = [
         comment("block incoming localnet connections"),
-        Match::Destination(Is::Equal, loopback),
-        Match::Source(Is::Not, loopback),
+        Match::Destination(Is::Equal, loopback(Family::V4)),
+        Match::Source(Is::Not, loopback(Family::V4)),
         states(Is::Not, &[State::Related, State::Established, State::Dnat]),
     ];
     Rule::new(parts, Target::Drop)

@@ -57,6 +57,36 @@ pub(crate) fn root_node_ports_answer_on_localhost_by_default_where_the_mode_prom
     }
 }
 
+/// A neighbour that sends packets for 127.0.0.1 to this host reaches nothing (CVE-2020-8558), whether rules or a relay serve it there.
+pub(crate) fn root_nobody_else_reaches_node_ports_on_localhost(setting: &Setting) {
+    let web = Service::new("web", 1).on(&ALL);
+    let by_rules = ["--nodeport-addresses", "localhost", "--iptables-localhost-nodeports"];
+    let ways = if setting.is_iptables() { 2..=3 } else { 2..=2 };
+    for count in ways {
+        let Some(stage) = setting.with(&by_rules[..count]).stage(&[&web]) else { return };
+        let (outside, node) = (stage.place("outside"), stage.place("a").address(Family::V4));
+        outside.set(&[("ipv4/conf/all/route_localnet", "1")]).unwrap();
+        outside
+            .ip(["address del 127.0.0.1/8 dev lo".to_owned(), format!("route add 127.0.0.1/32 via {node}")])
+            .unwrap();
+        let chain = "add chain inet seen pre { type filter hook prerouting priority -350; }";
+        let rule = "add rule inet seen pre iifname != lo ip daddr 127.0.0.0/8 counter";
+        stage.shell("a", &format!("nft 'add table inet seen; {chain}; {rule}'"));
+        let to = SocketAddr::new(localhost(Family::V4), web.node_port());
+        let how = playground::Ask::within(LOST);
+        for protocol in [playground::Protocol::Tcp, playground::Protocol::Udp] {
+            let outcome = playground::client::ask(outside, protocol, to, &how);
+            assert!(!outcome.is_answered(), "{protocol:?}, {count} options: {outcome}");
+            assert!(
+                playground::client::ask(stage.place("a"), protocol, to, &playground::Ask::within(PATIENCE))
+                    .is_answered()
+            );
+        }
+        let seen = stage.shell("a", "nft list table inet seen");
+        assert!(seen.contains("counter packets") && !seen.contains("packets 0 "), "no packet came: {seen}");
+    }
+}
+
 /// The relay carries what is dialled on localhost, so that it is handed over too.
 pub(crate) fn root_a_hand_over_keeps_localhost_served(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
@@ -82,6 +112,9 @@ pub(crate) fn root_a_hand_over_keeps_localhost_served(setting: &Setting) {
     drop(held);
     stage.end_old();
 }
+
+/// A packet that is lost is waited for so long.
+const LOST: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn kinds() -> impl Iterator<Item = (Family, Protocol)> {
     Family::ALL.into_iter().flat_map(|family| [(family, Protocol::Tcp), (family, Protocol::Udp)])

@@ -248,7 +248,7 @@ impl Stage {
     }
 
     /// What a line of shell says on a node.
-    fn shell(&self, node: &str, line: &str) -> String {
+    pub(super) fn shell(&self, node: &str, line: &str) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
         self.output(node, command)

@@ -1,0 +1,132 @@
+//! Random clusters, and packets to loopback addresses from everywhere by every protocol: what listens on localhost serves this host
+//! where the model says so, and nobody else.
+//!
+//! `PORTWAY_SEED` asks for other clusters; a failure prints the seed that replays it.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use dataplane::localhost::{Choice, Localhost};
+use dataplane::{Dataplane, Scope, SyncError, Synced, relay};
+use model::fate::{Loopback, Payload, Promises};
+use model::{Family, Fate, ForwardingTable, Frontend, NodePortAddress, Packet, Protocol};
+use world::World;
+
+const CLUSTERS: u64 = 60;
+const STEPS: u64 = 25;
+/// This host, a pod, a neighbour.
+const SOURCES: [[&str; 4]; 2] = [
+    ["127.0.0.1", "192.168.0.1", "10.244.0.1", "203.0.113.77"],
+    ["::1", "fd00:1::1", "fd00:244::1", "2001:db8::77"],
+];
+const DESTINATIONS: [&[&str]; 2] = [&["127.0.0.1", "127.0.0.2"], &["::1"]];
+
+type Listeners = Localhost<NoRules, relay::Simulated>;
+
+#[test]
+fn localhost_answers_this_host_alone_and_never_sctp() {
+    let first = std::env::var("PORTWAY_SEED").map_or(1, |text| text.parse().unwrap());
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in first..first + CLUSTERS {
+        let mut world = World::new(seed);
+        let default_node_port_addresses =
+            if seed % 2 == 0 { NodePortAddress::Localhost } else { NodePortAddress::All };
+        let promises = Promises {
+            loopback_node_ports: Loopback::Localhost,
+            default_node_port_addresses,
+            ..Promises::default()
+        };
+        let choice = Choice { families: Family::ALL.to_vec(), default_node_port_addresses };
+        let mut listeners = Localhost::new(NoRules, relay::Simulated::default(), choice);
+        for _ in 0..STEPS {
+            world.step();
+            let synced = listeners.sync(&world.table, Scope::Everything).unwrap();
+            assert!(synced.warned.is_empty(), "PORTWAY_SEED={seed}: {:?}", synced.warned);
+            for packet in packets(&world.table) {
+                let expected = world.table.fate(&packet, &promises).fate;
+                *counts.entry(kind(&expected)).or_default() += 1;
+                let got = reached(&listeners, &world.table, &packet);
+                assert_eq!(got, landings(&expected), "PORTWAY_SEED={seed}: {packet:?} {expected:?}");
+            }
+        }
+    }
+    eprintln!(
+        "counted: {} packets to loopback addresses, seed {first}: {counts:?}",
+        counts.values().sum::<u64>()
+    );
+    assert!(counts.len() == 4, "{counts:?}");
+}
+
+/// To each node port, at every loopback address, from everywhere, by every protocol.
+fn packets(table: &ForwardingTable) -> Vec<Packet> {
+    let mut ports = BTreeSet::new();
+    for route in table.ports().flat_map(|port| &port.routes) {
+        if let Frontend::NodePort { family, port, .. } = route.frontend {
+            ports.insert((family, port));
+        }
+    }
+    let mut packets = Vec::new();
+    for (family, port) in ports {
+        let of_family = usize::from(family == Family::V6);
+        for (destination, source) in DESTINATIONS[of_family]
+            .iter()
+            .flat_map(|to| SOURCES[of_family].iter().map(move |from| (to, from)))
+        {
+            packets.extend(Protocol::ALL.map(|protocol| Packet {
+                source: source.parse().unwrap(),
+                destination: destination.parse().unwrap(),
+                payload: Payload::Transport { protocol, port },
+                interface: None,
+            }));
+        }
+    }
+    packets
+}
+
+/// The endpoints that a packet reaches through what listens. The kernel drops what others send to loopback addresses.
+fn reached(listeners: &Listeners, table: &ForwardingTable, packet: &Packet) -> BTreeSet<(IpAddr, u16)> {
+    let (protocol, port) = packet.payload.transport().unwrap();
+    let at = SocketAddr::new(packet.destination, port);
+    let found = listeners.relay().listening_at(protocol, at).filter(|_| table.node().is_own(packet.source));
+    let endpoints = found.into_iter().flat_map(|(_, listener)| listener.pool.endpoints());
+    endpoints.map(|endpoint| (endpoint.address, endpoint.port)).collect()
+}
+
+fn landings(fate: &Fate) -> BTreeSet<(IpAddr, u16)> {
+    let Fate::OneOf(one_of) = fate else { return BTreeSet::new() };
+    one_of.landings.iter().map(|landing| (landing.address, landing.port)).collect()
+}
+
+fn kind(fate: &Fate) -> &'static str {
+    match fate {
+        Fate::Untouched => "untouched",
+        Fate::Rejected => "rejected",
+        Fate::Dropped => "dropped",
+        Fate::OneOf(_) => "landed",
+    }
+}
+
+/// A mode that does nothing.
+#[derive(Debug)]
+struct NoRules;
+
+impl Dataplane for NoRules {
+    fn sync(&mut self, _: &ForwardingTable, _: Scope<'_>) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    fn settle(&mut self) -> Result<Synced, SyncError> {
+        Ok(Synced::default())
+    }
+
+    fn cleanup(&mut self) -> Result<(), SyncError> {
+        Ok(())
+    }
+
+    fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        Ok(Vec::new())
+    }
+}
