@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dataplane::iptables::{Iptables, Options};
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
+use kernel::sysctl;
 use kernel::xtables::{Family, FoundTable, Programs, Simulated, Table, Variant, Xtables};
 use model::{ForwardingTable, Frontend};
 use world::World;
@@ -164,6 +165,33 @@ mod needs_root {
                 })
                 .unwrap();
             eprintln!("counted: {steps} random steps of {variant} on the real kernel, saved as on the twin");
+        }
+    }
+}
+
+#[test]
+fn a_liberal_tracker_has_no_invalid_packet_dropped_from_the_next_full_sync_on() {
+    let setting = "net/netfilter/nf_conntrack_tcp_be_liberal";
+    let table = World::new(1).table;
+    for variant in Variant::ALL {
+        let doors = Family::ALL.map(|family| Simulated::new(variant, family));
+        let settings = sysctl::Simulated::new([(setting, "1")]);
+        let mut mode = Iptables::beside(doors, Options::default(), settings);
+        let drops = |mode: &mut Iptables<Simulated>| {
+            let forward = |(key, rules): (&(Family, Table, String), &Vec<String>)| {
+                key.2 == "KUBE-FORWARD" && rules.iter().any(|rule| rule.contains("INVALID"))
+            };
+            listed(mode).iter().filter(|entry| forward(*entry)).count()
+        };
+        mode.sync(&table, Scope::Everything).unwrap();
+        assert_eq!(drops(&mut mode), 0);
+        for (value, dropped) in [("0", 2), ("1", 0)] {
+            mode.settings().values.insert(setting.to_owned(), value.to_owned());
+            let before = drops(&mut mode);
+            mode.sync(&table, Scope::Changed(&BTreeSet::new())).unwrap();
+            assert_eq!(drops(&mut mode), before, "it is read at full syncs");
+            mode.sync(&table, Scope::Everything).unwrap();
+            assert_eq!((drops(&mut mode), mode.differences(&table).unwrap()), (dropped, vec![]), "{value}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The mode itself: both families, kept in step with the forwarding table.
 
+use kernel::sysctl::{self, Sysctls};
 use kernel::xtables::Xtables;
 use model::ForwardingTable;
 
@@ -7,16 +8,40 @@ use super::Options;
 use crate::chains::Families;
 use crate::{Dataplane, Scope, SyncError, Synced};
 
-/// The iptables mode, behind the doors of one program: the real one or the simulated twin.
+/// The connection tracker takes no packet for invalid that is outside of TCP's window.
+const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
+
+/// The iptables mode, behind the doors of one program, and beside the settings of the kernel: real or simulated ones.
 #[derive(Clone, Debug)]
-pub struct Iptables<X> {
+pub struct Iptables<X, S = sysctl::Simulated> {
     families: Families<X, Options>,
+    settings: S,
 }
 
 impl<X: Xtables> Iptables<X> {
-    /// The mode behind these doors, one for each family that is served.
+    /// The mode behind these doors, one for each family that is served, on a kernel without settings.
     pub fn new(doors: impl IntoIterator<Item = X>, options: Options) -> Self {
-        Self { families: Families::new(doors, options) }
+        Self::beside(doors, options, sysctl::Simulated::default())
+    }
+}
+
+impl<X: Xtables, S: Sysctls> Iptables<X, S> {
+    /// The mode behind these doors, on a kernel with these settings.
+    pub fn beside(doors: impl IntoIterator<Item = X>, options: Options, settings: S) -> Self {
+        Self { families: Families::new(doors, options), settings }
+    }
+
+    /// The settings of the kernel.
+    pub fn settings(&mut self) -> &mut S {
+        &mut self.settings
+    }
+
+    /// With a liberal tracker, invalid packets are dropped no more, as upstream: an operator may turn that on at any time. A setting that
+    /// cannot be read, or is not there until the tracker is loaded, changes nothing.
+    fn read_settings(&mut self) {
+        if let Ok(Some(value)) = self.settings.read(BE_LIBERAL) {
+            self.families.style.drops_invalid = value == "0";
+        }
     }
 
     /// The doors.
@@ -25,8 +50,11 @@ impl<X: Xtables> Iptables<X> {
     }
 }
 
-impl<X: Xtables> Dataplane for Iptables<X> {
+impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+        if !matches!(scope, Scope::Changed(_)) {
+            self.read_settings();
+        }
         let mut synced = Synced { was_full: !matches!(scope, Scope::Changed(_)), ..Synced::default() };
         self.families.sync(desired, scope, &mut synced)?;
         Ok(synced)
@@ -37,6 +65,7 @@ impl<X: Xtables> Dataplane for Iptables<X> {
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        self.read_settings();
         self.families.differences(desired)
     }
 

@@ -13,6 +13,7 @@ use dataplane::upstream::{self, Hidden};
 use dataplane::userspace::{self, Userspace};
 use kernel::host::{ChangeError, ChangeHost as _, ThisMachine, links};
 use kernel::nft::Monitor;
+use kernel::sysctl;
 use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables as _};
 
 use model::Promises;
@@ -191,7 +192,7 @@ fn open_iptables(wish: &Wish) -> Result<Opened, RunError> {
     if wish.localhost_node_ports == LocalhostNodePorts::ByRules {
         Localnet::refuse_if_read_only()?;
     }
-    let dataplane = Box::new(Iptables::new(doors.clone(), wish.iptables_options()));
+    let dataplane = Box::new(Iptables::beside(doors.clone(), wish.iptables_options(), sysctl::ThisMachine));
     Ok(Opened { dataplane, monitor: None, glance: Some(GLANCE), program: Some(variant), doors, needs: None })
 }
 

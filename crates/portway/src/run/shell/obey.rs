@@ -193,9 +193,13 @@ impl Shell {
         let result = result.map(|synced| self.guarded(synced));
         let (took, was_full) = (self.since(begun), !matches!(work, Work::Changed(_)));
         self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
-        if result.is_ok() {
-            self.tune();
-        }
+        // What was missing before the first sync may decide about rules.
+        let result = match result {
+            Ok(synced) if self.tune() => {
+                self.dataplane.sync(self.state.table(), work.scope()).map(|_| synced)
+            }
+            result => result,
+        };
         Event::Synced { result, took }
     }
 
@@ -206,9 +210,9 @@ impl Shell {
         Event::Settled { result, took: self.since(begun) }
     }
 
-    /// Makes settings of the kernel, once they are there: rules load the connection tracker.
-    fn tune(&mut self) {
-        let Some(tuning) = self.tuning.take() else { return };
+    /// Makes settings of the kernel, once they are there: rules load the connection tracker. Says whether anything was written.
+    fn tune(&mut self) -> bool {
+        let Some(tuning) = self.tuning.take() else { return false };
         let tuned = tuning.apply();
         tuned.written.iter().for_each(|what| tracing::info!("set {what}"));
         tuned.failed.iter().for_each(|why| tracing::warn!("{why}. Rules are written all the same"));
@@ -217,6 +221,7 @@ impl Shell {
             true => tracing::warn!("this kernel does not have all settings of the connection tracker"),
             false => {}
         }
+        !tuned.written.is_empty()
     }
 
     fn is_before_the_first_sync(&self) -> bool {

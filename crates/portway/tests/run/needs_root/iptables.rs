@@ -127,6 +127,25 @@ impl Node {
 }
 
 #[test]
+fn root_iptables_drops_no_invalid_packet_where_the_tracker_is_liberal() {
+    for node in Node::all() {
+        let invalid = "--ctstate INVALID -j DROP";
+        let mut running = node.start("");
+        running.wait_for("portway is in sync");
+        assert!(node.has(invalid), "{}", node.saved());
+        assert_eq!(running.terminate(), Some(0));
+        let mut running = node.start("--conntrack-tcp-be-liberal");
+        running.wait_for("portway is in sync");
+        assert!(!node.has(invalid), "{}", node.saved());
+        assert_eq!(running.terminate(), Some(0));
+        // The setting stays, and is read by whoever starts next.
+        let running = node.start("");
+        running.wait_for("portway is in sync");
+        assert!(!node.has(invalid), "{}", node.saved());
+    }
+}
+
+#[test]
 fn root_iptables_writes_the_rules_and_follows_the_files() {
     for node in Node::all_with_others() {
         let running = node.start("");
