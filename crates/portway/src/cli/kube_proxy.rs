@@ -20,7 +20,7 @@ use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
 use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
 use crate::modes::Mode;
-use crate::run::{Arrival, RelaySettings, Settings, Tuning, VanishedTcp, ipvs_doors};
+use crate::run::{Arrival, Prepared, RelaySettings, Settings, Tuning, VanishedTcp, ipvs_doors};
 
 const NAME: &str = "kube-proxy";
 /// What an empty mode means, as upstream.
@@ -107,21 +107,38 @@ fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
     Ok(Said { text, ..Said::default() })
 }
 
-/// What needs more than the right to change the network.
+/// What needs more than the right to change the network. A setting that only tunes never fails it: on a node that is a container the
+/// size of the connection tracker is read-only, and the init container would be restarted for ever.
 fn prepare(given: &Given, loaded: &Loaded) -> Result<Said, Failure> {
     let asked = Asked::of(&loaded.document, USUAL);
-    let (written, failed) = tuning(given, &asked).prepare();
-    if !failed.is_empty() {
-        return Err(Failure::refused(failed.join("; ")));
+    let Prepared { written, warnings, errors } = tuning(given, &asked).prepare();
+    for warning in &warnings {
+        tracing::warn!("{warning}. Traffic works without it");
+    }
+    if !errors.is_empty() {
+        return Err(Failure::refused(errors.join("; ")));
     }
     let mut lines: Vec<String> = written.iter().map(|what| format!("Set {what}.\n")).collect();
     if asked.wish.mode == Mode::Ipvs {
-        let mut doors = ipvs_doors().map_err(|error| Failure::because(&error))?;
-        let count = ipvs::make_settings(&mut doors, asked.wish.ipvs.strict_arp)
-            .map_err(|error| Failure::because(&error))?;
-        lines.extend((count > 0).then(|| format!("Made {count} settings of IPVS.\n")));
+        lines.extend(prepare_ipvs(asked.wish.ipvs.strict_arp)?);
     }
-    Ok(Said { text: lines.concat() + "All settings that need privileges are made.\n", ..Said::default() })
+    lines.push(prepared(warnings.len()));
+    Ok(Said { text: lines.concat(), ..Said::default() })
+}
+
+fn prepare_ipvs(strict_arp: bool) -> Result<Option<String>, Failure> {
+    let mut doors = ipvs_doors().map_err(|error| Failure::because(&error))?;
+    let count = ipvs::make_settings(&mut doors, strict_arp).map_err(|error| Failure::because(&error))?;
+    Ok((count > 0).then(|| format!("Made {count} settings of IPVS.\n")))
+}
+
+fn prepared(failed: usize) -> String {
+    match failed {
+        0 => "All settings that need privileges are made.\n".to_owned(),
+        _ => format!(
+            "All settings that traffic needs are made; {failed} others could not be (see the warnings).\n"
+        ),
+    }
 }
 
 fn tuning(given: &Given, asked: &Asked) -> Tuning {

@@ -146,7 +146,11 @@ pub const FIELDS: &[Field] = &[
         "networks, primary, localhost, all; empty: all, and primary in mode nftables",
     )),
     same("oomScoreAdj", Kind::Int, "-1000 to 1000"),
-    same("conntrack.maxPerCore", Kind::Int, "0 leaves the size alone"),
+    better(
+        "conntrack.maxPerCore",
+        Kind::Int,
+        "0 leaves the size alone; a larger size stays, where upstream lowers it",
+    ),
     same("conntrack.min", Kind::Int, "the least size, however few cores there are"),
     same("conntrack.tcpEstablishedTimeout", Kind::Duration, "0 leaves the kernel's"),
     same("conntrack.tcpCloseWaitTimeout", Kind::Duration, "0 leaves the kernel's"),

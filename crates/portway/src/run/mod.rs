@@ -74,4 +74,4 @@ pub use state::{Loop, Start, VanishedTcp};
 pub use status::{
     Beside, Failures, LastSync, NodeStanding, Pending, RelayStatus, ServerStatus, ServerTrouble, Status,
 };
-pub use tuning::{ConntrackMax, Tuning};
+pub use tuning::{ConntrackMax, Prepared, Tuning};

@@ -3,14 +3,19 @@
 //! In: the operator's choices. Out: settings of the kernel, each written only where it is different.
 //!
 //! They are of the whole machine, so a portway without a cluster leaves alone what nobody asked for. One that cannot be written is
-//! told and stops nothing, where upstream ends: rules matter more than limits. And one that is missing is tried again when our rules
-//! are in force, since these load the connection tracker.
+//! told and stops nothing, where upstream ends: rules matter more than limits. Only [`Tuning::prepare`] tells forwarding apart, without
+//! which traffic does not work. A setting that is missing is tried again when our rules are in force, since these load the connection
+//! tracker.
+//!
+//! The size of the connection tracker is only raised, where upstream also lowers it: on a node that is a container it is the size of the
+//! whole machine, and an administrator who chose more meant it.
 
 use std::fs;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use kernel::conntrack::{self, Conntrack as _, Filter};
+use kernel::host::{self, Address, Scope};
 use kernel::sysctl::{self, Sysctls};
 
 /// However many cores there are, as upstream: more takes too much memory.
@@ -20,6 +25,7 @@ const ENTRIES_PER_BUCKET: u64 = 4;
 
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
+const IPV4_FORWARDING: &str = "net/ipv4/ip_forward";
 const IPV6_FORWARDING: &str = "net/ipv6/conf/all/forwarding";
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
@@ -65,10 +71,23 @@ impl Default for ConntrackMax {
 pub(super) struct Tuned {
     /// What was written, in words.
     pub(super) written: Vec<String>,
-    /// What could not be, in words.
+    /// What could not be and only tunes, in words.
     pub(super) failed: Vec<String>,
+    /// What could not be and traffic needs, in words.
+    pub(super) not_forwarding: Vec<String>,
     /// The kernel does not have some of these settings, yet.
     pub(super) is_missing: bool,
+}
+
+/// What came of [`Tuning::prepare`], in words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// Settings that were written.
+    pub written: Vec<String>,
+    /// Settings that could not be written, and without which traffic works all the same.
+    pub warnings: Vec<String>,
+    /// Settings that could not be written, and without which traffic does not work.
+    pub errors: Vec<String>,
 }
 
 impl Tuning {
@@ -94,12 +113,11 @@ impl Tuning {
         tuned
     }
 
-    /// Writes what is different, without what is of this process alone: for a container that may do more than the one that stays. What
-    /// was written, and what could not be, in words.
-    pub fn prepare(&self) -> (Vec<String>, Vec<String>) {
+    /// Writes what is different, without what is of this process alone: for a container that may do more than the one that stays.
+    pub fn prepare(&self) -> Prepared {
         let load = |_: &mut sysctl::ThisMachine| load_tracker();
-        let Tuned { written, failed, .. } = self.prepare_on(&mut sysctl::ThisMachine, cores(), load);
-        (written, failed)
+        let tuned = self.prepare_on(&mut sysctl::ThisMachine, cores(), load);
+        Prepared { written: tuned.written, warnings: tuned.failed, errors: tuned.not_forwarding }
     }
 
     /// No rule of ours is in force yet, so settings may be missing because nobody needed the connection tracker so far. Then it is
@@ -130,22 +148,21 @@ impl Tuning {
     fn apply_to(&self, settings: &mut impl Sysctls, cores: u64) -> Tuned {
         let mut tuned = Tuned::default();
         if self.ip_forward {
-            tuned.forward(settings, &link_names());
-        }
-        for (name, value) in self.wanted(cores) {
-            tuned.set(settings, name, value, |current| current == value);
+            tuned.forward(settings, &Host::read());
         }
         if let Some(max) = self.entries(cores) {
-            let wanted = max / ENTRIES_PER_BUCKET;
-            tuned.set(settings, BUCKETS, wanted, |current| current >= wanted);
+            tuned.raise(settings, MAX, max);
+            tuned.raise(settings, BUCKETS, max / ENTRIES_PER_BUCKET);
+        }
+        for (name, value) in self.wanted() {
+            tuned.set(settings, name, value, |current| current == value);
         }
         tuned
     }
 
-    fn wanted(&self, cores: u64) -> impl Iterator<Item = (&'static str, u64)> {
+    fn wanted(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs()).filter(|seconds| *seconds > 0);
         let all = [
-            (MAX, self.entries(cores)),
             ("net/netfilter/nf_conntrack_tcp_timeout_established", seconds(self.tcp_established)),
             ("net/netfilter/nf_conntrack_tcp_timeout_close_wait", seconds(self.tcp_close_wait)),
             ("net/netfilter/nf_conntrack_tcp_be_liberal", self.tcp_be_liberal.then_some(1)),
@@ -164,22 +181,50 @@ impl Tuning {
     }
 }
 
+/// What forwarding depends upon.
+struct Host {
+    links: Vec<String>,
+    /// Without such an address no packet of IPv6 comes from or goes to another host.
+    has_global_ipv6: bool,
+}
+
+impl Host {
+    /// What cannot be read is taken to be there.
+    fn read() -> Self {
+        let is_global = |address: &Address| address.ip.is_ipv6() && address.scope == Scope::Global;
+        Self {
+            links: host::links().unwrap_or_default().into_iter().map(|link| link.name).collect(),
+            has_global_ipv6: host::addresses().map_or(true, |all| all.iter().any(is_global)),
+        }
+    }
+}
+
 impl Tuned {
     /// Turns forwarding on. For IPv6 that makes this host ignore router advertisements where `accept_ra` is 1, and lose its default
     /// route when the last one expires: so that becomes 2 (accept them also while forwarding) before.
-    fn forward(&mut self, settings: &mut impl Sysctls, links: &[String]) {
-        self.set_if_present(settings, "net/ipv4/ip_forward", 1);
+    fn forward(&mut self, settings: &mut impl Sysctls, host: &Host) {
+        self.turn_on(settings, IPV4_FORWARDING, true);
         let is_off = settings.read(IPV6_FORWARDING).is_ok_and(|value| value.as_deref() == Some("0"));
         if !is_off {
             return;
         }
-        for link in links.iter().map(String::as_str).chain(["default"]) {
+        for link in host.links.iter().map(String::as_str).chain(["default"]) {
             let name = format!("net/ipv6/conf/{link}/accept_ra");
             if settings.read(&name).is_ok_and(|value| value.as_deref() == Some("1")) {
                 self.set_if_present(settings, &name, 2);
             }
         }
-        self.set_if_present(settings, IPV6_FORWARDING, 1);
+        self.turn_on(settings, IPV6_FORWARDING, host.has_global_ipv6);
+    }
+
+    /// Turns forwarding of one family on; traffic does not work without it where the family is needed.
+    fn turn_on(&mut self, settings: &mut impl Sysctls, name: &str, is_needed: bool) {
+        let failed_before = self.failed.len();
+        self.set_if_present(settings, name, 1);
+        if is_needed {
+            let failed = self.failed.split_off(failed_before).into_iter();
+            self.not_forwarding.extend(failed.map(|why| not_forwarding(name, &why)));
+        }
     }
 
     /// Without IPv6, or with a link that is gone, there is no such setting, and waiting for it does not help.
@@ -187,6 +232,10 @@ impl Tuned {
         let is_missing = std::mem::take(&mut self.is_missing);
         self.set(settings, name, value, |current| current == value);
         self.is_missing = is_missing;
+    }
+
+    fn raise(&mut self, settings: &mut impl Sysctls, name: &str, value: u64) {
+        self.set(settings, name, value, |current| current >= value);
     }
 
     fn set(
@@ -209,6 +258,11 @@ impl Tuned {
     }
 }
 
+fn not_forwarding(name: &str, why: &str) -> String {
+    let command = format!("sysctl -w {}=1", name.replace('/', "."));
+    format!("{why}; without it this node forwards no packet to an endpoint: run `{command}` on the node")
+}
+
 /// Has the kernel load its connection tracker, which it does when somebody asks for connections. No flow has protocol 255, so
 /// that it has nothing to tell.
 fn load_tracker() -> conntrack::Result<()> {
@@ -219,10 +273,6 @@ fn load_tracker() -> conntrack::Result<()> {
 fn adjust_oom_score(score: i32) -> std::io::Result<()> {
     let is_right = fs::read_to_string(OOM_SCORE_ADJ)?.trim().parse() == Ok(score);
     if is_right { Ok(()) } else { fs::write(OOM_SCORE_ADJ, score.to_string()) }
-}
-
-fn link_names() -> Vec<String> {
-    kernel::host::links().unwrap_or_default().into_iter().map(|link| link.name).collect()
 }
 
 /// The cores of this machine, not those that this process may use: the tracker is one for all.
@@ -268,8 +318,8 @@ mod tests {
             tuned.written,
             [
                 "net/netfilter/nf_conntrack_max = 131072 (it was 65536)",
-                "net/netfilter/nf_conntrack_tcp_timeout_established = 86400 (it was 432000)",
                 "net/netfilter/nf_conntrack_buckets = 32768 (it was 16384)",
+                "net/netfilter/nf_conntrack_tcp_timeout_established = 86400 (it was 432000)",
             ]
         );
         settings.fault = Some("read-only file system".to_owned());
@@ -319,11 +369,15 @@ mod tests {
     }
 
     #[test]
-    fn a_large_enough_hash_table_stays() {
+    fn a_connection_tracker_that_is_larger_already_is_never_made_smaller() {
         let mut settings = kernel();
+        settings.values.insert(MAX.to_owned(), "1048576".to_owned());
         settings.values.insert(BUCKETS.to_owned(), "262144".to_owned());
         Tuning::as_upstream().apply_to(&mut settings, 2);
+        assert_eq!(settings.values[MAX], "1048576");
         assert_eq!(settings.values[BUCKETS], "262144");
+        let tuned = Tuning::as_upstream().prepare_on(&mut settings, 2, |_| panic!("it is there"));
+        assert_eq!(tuned, Tuned::default());
     }
 
     #[test]
@@ -370,10 +424,10 @@ mod tests {
             ("net/ipv6/conf/eth0/accept_ra", "1"),
             ("net/ipv6/conf/eth1/accept_ra", "0"),
         ];
-        let links = ["eth0".to_owned(), "eth1".to_owned()];
+        let host = Host { links: vec!["eth0".to_owned(), "eth1".to_owned()], has_global_ipv6: true };
         let mut settings = Simulated::new(all);
         let mut tuned = Tuned::default();
-        tuned.forward(&mut settings, &links);
+        tuned.forward(&mut settings, &host);
         assert_eq!(
             tuned.written,
             [
@@ -384,16 +438,39 @@ mod tests {
             ]
         );
         let mut again = Tuned::default();
-        again.forward(&mut settings, &links);
+        again.forward(&mut settings, &host);
         assert_eq!(again, Tuned::default(), "nothing is written twice");
         let mut without_ipv6 = Tuned::default();
-        without_ipv6.forward(&mut Simulated::new([("net/ipv4/ip_forward", "0")]), &links);
+        without_ipv6.forward(&mut Simulated::new([("net/ipv4/ip_forward", "0")]), &host);
         assert_eq!((without_ipv6.written.len(), without_ipv6.is_missing), (1, false));
-        settings = Simulated::new(all);
-        settings.fault = Some("read-only file system".to_owned());
-        let mut failed = Tuned::default();
-        failed.forward(&mut settings, &links);
-        assert!(failed.failed[0].contains("ip_forward` cannot be set to `1`: read-only"), "{failed:?}");
+    }
+
+    #[test]
+    fn forwarding_that_cannot_be_turned_on_is_told_apart_from_what_only_tunes() {
+        let all = [
+            (IPV4_FORWARDING, "0"),
+            (IPV6_FORWARDING, "0"),
+            ("net/ipv6/conf/default/accept_ra", "1"),
+            ("net/ipv6/conf/eth0/accept_ra", "1"),
+        ];
+        let forward = |values: &[(&str, &str)], has_global_ipv6| {
+            let mut settings = Simulated::new(values.iter().copied());
+            settings.fault = Some("read-only file system".to_owned());
+            let mut tuned = Tuned::default();
+            tuned.forward(&mut settings, &Host { links: vec!["eth0".to_owned()], has_global_ipv6 });
+            tuned
+        };
+        let tuned = forward(&all, true);
+        assert_eq!(tuned.failed.len(), 2, "accept_ra only tunes: {tuned:?}");
+        let [v4, v6] = tuned.not_forwarding.as_slice() else { panic!("both families: {tuned:?}") };
+        assert!(v4.contains("ip_forward` cannot be set to `1`: read-only"), "{v4}");
+        assert!(v4.contains("run `sysctl -w net.ipv4.ip_forward=1` on the node"), "{v4}");
+        assert!(v6.contains("net.ipv6.conf.all.forwarding=1"), "{v6}");
+
+        let tuned = forward(&all, false);
+        assert_eq!((tuned.failed.len(), tuned.not_forwarding.len()), (3, 1), "no IPv6 here: {tuned:?}");
+        let on = [(IPV4_FORWARDING, "1"), (IPV6_FORWARDING, "1")];
+        assert_eq!(forward(&on, true), Tuned::default(), "what is on already needs no writing");
     }
 
     #[test]

@@ -144,6 +144,14 @@ impl Place {
         self.finish(self.kube_proxy(arguments))
     }
 
+    /// The same, started by another program.
+    pub(crate) fn finish_kube_proxy_after(&self, program: &[&str], arguments: &str) -> Outcome {
+        let inner = self.kube_proxy(arguments);
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
+        self.finish(self.prepared(command))
+    }
+
     fn kube_proxy(&self, arguments: &str) -> Command {
         let link = self.path("kube-proxy");
         if !link.exists() {

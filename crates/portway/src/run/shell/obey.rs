@@ -215,7 +215,8 @@ impl Shell {
         let Some(tuning) = self.tuning.take() else { return false };
         let tuned = tuning.apply();
         tuned.written.iter().for_each(|what| tracing::info!("set {what}"));
-        tuned.failed.iter().for_each(|why| tracing::warn!("{why}. Rules are written all the same"));
+        let failed = tuned.failed.iter().chain(&tuned.not_forwarding);
+        failed.for_each(|why| tracing::warn!("{why}. Rules are written all the same"));
         match tuned.is_missing {
             true if self.is_before_the_first_sync() => self.tuning = Some(tuning),
             true => tracing::warn!("this kernel does not have all settings of the connection tracker"),
