@@ -5,7 +5,7 @@ use dataplane::ipvs;
 use dataplane::relay::Simulated;
 
 use super::args::Shared;
-use super::mode::{ModeArgs, WITH_PROGRAM, if_given, refuse_foreign_options};
+use super::mode::{ModeArgs, ModeChoice, WITH_PROGRAM, if_given, refuse_foreign_options};
 use super::run::failure;
 use super::said::{Failure, Said};
 use super::values::Words;
@@ -34,10 +34,10 @@ pub(super) struct DiffArgs {
 
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
-    let wish = args.mode.wish(shared)?;
+    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
     let program = if_given("--iptables-program", args.iptables_program.is_some());
     refuse_foreign_options(wish.mode, &[(program, WITH_PROGRAM)])?;
-    let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
+    let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
     let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
     // Nothing is opened: ports that rules lead to are believed to be there.
     if wish.mode == Mode::Ipvs
@@ -50,7 +50,7 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     }
     let mut opened = open(&wish, Simulated::default()).map_err(|error| failure(&error))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
-    let said = Said::about(&picture, text(&lines));
+    let said = Said::about(&picture, text(&lines)).with(warnings);
     Ok(Said { found_wrong: !lines.is_empty(), ..said })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::Shared;
 use super::format::{self, Structured};
-use super::mode::ModeArgs;
+use super::mode::{ModeArgs, ModeChoice};
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::table::{Table, printable};
@@ -42,15 +42,16 @@ pub(super) struct DoctorArgs {
 
 /// Runs `portway doctor`.
 pub(super) fn run(args: &DoctorArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let View { picture, .. } = View::open_on_host(shared, Memory::DryRun)?;
-    let doctor = doctor(&args.mode.wish(shared)?);
+    let ModeChoice { wish, config, mut warnings } = args.mode.choose(shared)?;
+    let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
+    let doctor = doctor(&wish);
     let examined = doctor.examine(&Sample::of(&picture, true));
     let text = match args.output {
         Some(format) => format::value(&value(&doctor, &examined), format)?,
         None => show(&doctor, &examined, paint),
     };
     let warning = |what: &String| format!("cannot be read, so its checks say nothing: {}", printable(what));
-    let warnings = examined.unread.iter().map(warning).collect();
+    warnings.extend(examined.unread.iter().map(warning));
     let found_wrong = examined.findings.iter().any(|finding| finding.severity == Severity::Error);
     Ok(Said { text, warnings, found_wrong })
 }

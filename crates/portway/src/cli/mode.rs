@@ -1,13 +1,18 @@
 //! Which mode a command is about.
 //!
-//! In: the options, and the running portway where it is the one that is asked. Out: the mode, with what belongs to it.
+//! In: the options, and the document of `--config`, or the running portway where it is the one that is asked. Out: the mode, with what
+//! belongs to it, and the document's choices that decide packets.
+
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum as _};
+use model::Config;
 
 use super::args::Shared;
 use super::ipvs::IpvsArgs;
 use super::said::Failure;
 use super::values::Words;
+use crate::kubeproxy::{self, Asked, Given, Loaded, Which};
 use crate::modes::{Mode, Program};
 use crate::run::{IpvsStatus, LocalhostNodePorts, MASQUERADE_BIT, Status, Wish};
 use crate::socket;
@@ -19,6 +24,10 @@ pub(super) struct ModeArgs {
     #[arg(long, value_parser = Words::<Mode>::called("mode"))]
     mode: Option<Mode>,
 
+    /// With `--from`: a document of kind `KubeProxyConfiguration`, as `portway run --config` takes it; options override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     /// Mode iptables: as with the same option of `portway run`, node ports answer on 127.0.0.0/8 too
     #[arg(long)]
     iptables_localhost_nodeports: bool,
@@ -27,24 +36,67 @@ pub(super) struct ModeArgs {
     ipvs: IpvsArgs,
 }
 
+/// What was chosen.
+#[derive(Debug)]
+pub(super) struct ModeChoice {
+    /// The mode, with what belongs to it.
+    pub(super) wish: Wish,
+    /// The choices of the document that decide packets.
+    pub(super) config: Option<Config>,
+    /// What there is to tell about the document.
+    pub(super) warnings: Vec<String>,
+}
+
 impl ModeArgs {
     /// What was chosen. A portway that cannot be asked is told by who asks it for its picture.
-    pub(super) fn wish(&self, shared: &Shared) -> Result<Wish, Failure> {
+    pub(super) fn choose(&self, shared: &Shared) -> Result<ModeChoice, Failure> {
+        let Some(loaded) = self.load(shared)? else {
+            let wish = self.without_document(shared)?;
+            return Ok(ModeChoice { wish, config: None, warnings: Vec::new() });
+        };
+        let asked = Asked::of(&loaded.document, Mode::Nftables);
+        let wish = self.over(asked.wish)?;
+        Ok(ModeChoice { wish, config: Some(asked.config), warnings: loaded.warnings })
+    }
+
+    /// The document of `--config`, where one is named.
+    fn load(&self, shared: &Shared) -> Result<Option<Loaded>, Failure> {
+        let Some(file) = &self.config else { return Ok(None) };
+        if shared.named_sources().is_empty() {
+            return Err(Failure::usage(
+                "`--config` needs manifests: add `--from FILE|DIR`, or set PORTWAY_FROM; without them the running portway is asked, \
+                 which has a configuration of its own",
+            ));
+        }
+        let which = Which { usual: Mode::Nftables, forced: self.mode };
+        kubeproxy::load(&Given::default(), Some(file), which).map(Some).map_err(Failure::refused)
+    }
+
+    fn without_document(&self, shared: &Shared) -> Result<Wish, Failure> {
         let is_asked = shared.named_sources().is_empty();
         let running = is_asked.then(|| socket::status(shared.run_dir()).ok()).flatten();
         let of_running = running.as_ref().and_then(|status| Mode::from_str(&status.mode, false).ok());
         let mode = self.mode.or(of_running).unwrap_or(Mode::Nftables);
         let running = running.filter(|_| of_running == Some(mode)).unwrap_or_default();
-        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
-        refuse_foreign_options(mode, &[(localhost, &[Mode::Iptables]), (self.ipvs.given(), &[Mode::Ipvs])])?;
-        let ipvs = running.ipvs.as_ref().map(IpvsStatus::options).unwrap_or_default();
-        Ok(Wish {
+        self.over(Wish {
             mode,
             program: program(&running),
-            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
-                .unwrap_or(running.localhost_node_ports),
+            localhost_node_ports: running.localhost_node_ports,
             masquerade_bit: running.masquerade_bit.unwrap_or(MASQUERADE_BIT),
-            ipvs: self.ipvs.over(ipvs),
+            ipvs: running.ipvs.as_ref().map(IpvsStatus::options).unwrap_or_default(),
+        })
+    }
+
+    /// These settings, but the options override them.
+    fn over(&self, wish: Wish) -> Result<Wish, Failure> {
+        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
+        let own: [Own; 2] = [(localhost, &[Mode::Iptables]), (self.ipvs.given(), &[Mode::Ipvs])];
+        refuse_foreign_options(wish.mode, &own)?;
+        Ok(Wish {
+            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
+                .unwrap_or(wish.localhost_node_ports),
+            ipvs: self.ipvs.over(wish.ipvs),
+            ..wish
         })
     }
 }

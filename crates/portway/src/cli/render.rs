@@ -7,7 +7,7 @@ use dataplane::{iptables, nftables, userspace};
 use model::Family;
 
 use super::args::Shared;
-use super::mode::ModeArgs;
+use super::mode::{ModeArgs, ModeChoice};
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
@@ -23,6 +23,7 @@ Examples:
   portway render --mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test
   portway render --mode userspace --from examples       the chains of the first guides; ports are examples
   portway render --mode ipvs --from examples            sets, virtual servers, rules and addresses
+  portway render --from /etc/portway --config /etc/portway/config.conf
 
 nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
 
@@ -56,10 +57,10 @@ impl FamilyName {
 
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
-    let wish = args.mode.wish(shared)?;
-    let View { picture, .. } = View::open(shared, Memory::DryRun)?;
+    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
+    let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::DryRun)?;
     let text = rules(&wish, args.family.family(), &picture);
-    Ok(Said::about(&picture, text))
+    Ok(Said::about(&picture, text).with(warnings))
 }
 
 /// What a mode would write.

@@ -23,6 +23,12 @@ impl Said {
         warnings.extend(wrong_objects(picture));
         Self { text, warnings, found_wrong: false }
     }
+
+    /// The same, with these warnings first.
+    pub(super) fn with(mut self, mut warnings: Vec<String>) -> Self {
+        warnings.append(&mut self.warnings);
+        Self { warnings, ..self }
+    }
 }
 
 /// Why a command did nothing.

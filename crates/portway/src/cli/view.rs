@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::Event;
 use model::time::Timestamp;
+use model::{Config, Event};
 
 use super::args::Shared;
 use super::said::Failure;
@@ -34,12 +34,19 @@ pub(super) struct View {
 impl View {
     /// Reads the files that the options name. Where they name none, the running portway is asked.
     pub(super) fn open(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
-        if shared.named_sources().is_empty() { Self::running(shared) } else { Self::read(shared, memory) }
+        Self::open_with(shared, None, memory)
     }
 
-    /// Reads the files that the options name.
-    pub(super) fn read(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
-        let (now, config) = (now(), shared.config(None)?);
+    /// The same, with the choices of a document where the options say nothing.
+    pub(super) fn open_with(
+        shared: &Shared,
+        of_document: Option<&Config>,
+        memory: Memory,
+    ) -> Result<Self, Failure> {
+        if shared.named_sources().is_empty() {
+            return Self::running(shared);
+        }
+        let (now, config) = (now(), shared.config(of_document)?);
         let mut source = Source::open(&shared.sources()?).map_err(|error| Failure::because(&error))?;
         let options = shared.allocation(memory == Memory::DryRun);
         let embedded = Embedded::open(options, now).map_err(|error| refusal(&error))?;
@@ -54,8 +61,12 @@ impl View {
     }
 
     /// As `portway run` would see it on this host: also with the addresses of the host that nobody names.
-    pub(super) fn open_on_host(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
-        let mut view = Self::open(shared, memory)?;
+    pub(super) fn open_on_host(
+        shared: &Shared,
+        of_document: Option<&Config>,
+        memory: Memory,
+    ) -> Result<Self, Failure> {
+        let mut view = Self::open_with(shared, of_document, memory)?;
         if view.picture.cluster().local_addresses().is_none() {
             let host = HostFacts::read(&view.picture.cluster().config().node_name);
             view.picture.take(host.addresses.map(Event::LocalAddresses));

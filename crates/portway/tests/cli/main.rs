@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod check;
+mod config_file;
 mod describe;
 mod doctor;
 mod documentation;

@@ -16,7 +16,7 @@ use model::{Answer, Fate, Packet, Why};
 use super::args::Shared;
 use super::doctor::doctor;
 use super::format::{self, Structured};
-use super::mode::ModeArgs;
+use super::mode::{ModeArgs, ModeChoice};
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words, name};
@@ -35,6 +35,7 @@ Examples:
   portway explain pod/mysql-0 default/mysql-service:3306 --from examples
   portway explain fd00:10:244:1::9 '[fd00:10:96::7]:80' --from examples
   portway explain 10.244.1.5 10.96.0.1 --from examples       a ping
+  portway explain node 127.0.0.1:30964 --from /etc/portway --config /etc/portway/config.conf
 
 The exit code is 0 whatever happens to the packet.";
 
@@ -82,9 +83,9 @@ fn on_this_host(picture: &Picture, packet: &Packet, answer: &Answer, doctor: &Do
 
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let View { picture, .. } = View::open(shared, Memory::Kept)?;
+    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
+    let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::Kept)?;
     let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
-    let wish = args.mode.wish(shared)?;
     let answer = picture.table().fate(&asked.packet, &wish.promises());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
     // Files may describe any node; a running portway is asked about this one.
@@ -102,5 +103,5 @@ pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<S
         Some(format) => format::value(&explained.value(), format)?,
         None => explained.text(paint),
     };
-    Ok(Said::about(&picture, text))
+    Ok(Said::about(&picture, text).with(warnings))
 }
