@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::plugin;
+use crate::tls;
 use crate::wording::of_connection;
 
 /// An account that could not be used is not tried again for so long: whoever waited for that try, or comes right after it, hears its outcome.
@@ -130,8 +131,8 @@ impl Door {
         let (config, until) = running.await.map_err(|error| unusable(&error))??;
         let server = config.cluster_url.to_string();
         // A client makes its tasks where it is made.
-        let client = Client::try_from(config)
-            .map_err(|error| unusable(&of_connection(chain(&error), &self.access.trusted())))?;
+        let client = tls::client(config)
+            .map_err(|error| unusable(&of_connection(chain(&*error), &self.access.trusted())))?;
         Ok((client, server, until))
     }
 

@@ -99,6 +99,23 @@ impl Failure {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Failure::Forbidden { .. })
     }
+
+    /// The sentence for a 401 or 403 that may pass by itself: a server that starts has not read all accounts and roles yet. `None` for any
+    /// other failure.
+    pub(crate) fn as_temporary(&self) -> Option<String> {
+        const MAY_PASS: &str = "This is normal for a short time while it starts. We ask again";
+        match self {
+            Failure::Unauthorized(message) => {
+                Some(format!("the API server does not know us now (401: {message}). {MAY_PASS}"))
+            }
+            Failure::Forbidden { verb, of, message } => Some(format!(
+                "the API server does not let us {} {} now (403: {message}). {MAY_PASS}",
+                verb.word(),
+                of.plural()
+            )),
+            _ => None,
+        }
+    }
 }
 
 fn asks(retry_after: Option<Duration>) -> String {

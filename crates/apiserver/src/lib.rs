@@ -33,6 +33,7 @@ mod page;
 mod plugin;
 mod request;
 mod run;
+mod tls;
 mod wording;
 
 pub use access::{Access, AccessError, Account, KubeconfigFile};

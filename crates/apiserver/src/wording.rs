@@ -4,6 +4,7 @@
 
 use std::fs::File;
 
+use crate::tls::IS_AUTHORITY;
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError, LoadDataError};
 
 /// What is wrong with a kubeconfig, to be read after its name.
@@ -84,6 +85,13 @@ pub(crate) fn of_connection(said: String, trusted: &str) -> String {
     if ["UnknownIssuer", "BadSignature"].iter().any(has) {
         return format!(
             "its certificate is not from the authority in {trusted}: if this is our server, put its authority there ({said})"
+        );
+    }
+    if has(&IS_AUTHORITY) {
+        return format!(
+            "its certificate is an authority's (CA:TRUE, as plain `openssl req -x509` makes it). It is accepted only where {trusted} has this \
+             very certificate, and it has the host of the server's URL as a subjectAltName: put it there, or make the server a \
+             certificate with `basicConstraints=CA:FALSE` ({said})"
         );
     }
     match WAYS_OUT.iter().find(|(word, _)| has(word)) {

@@ -33,6 +33,11 @@ impl Certificates {
         generate(true).map_err(io::Error::other)
     }
 
+    /// The server's certificate is also its own authority, as plain `openssl req -x509` makes one; the client trusts that very certificate.
+    pub fn self_signed(is_expired: bool) -> io::Result<Self> {
+        self_signed(is_expired).map_err(io::Error::other)
+    }
+
     /// What the server needs. A client may show a certificate of this authority, or none.
     pub(crate) fn server_config(&self) -> io::Result<Arc<ServerConfig>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -75,6 +80,19 @@ fn generate(is_expired: bool) -> Result<Certificates, rcgen::Error> {
     let (server, server_key) = sign("kube-apiserver", &["127.0.0.1", "localhost"])?;
     let (client, client_key) = sign("system:node-proxier", &[])?;
     Ok(Certificates { authority: authority.pem(), client, client_key, server, server_key })
+}
+
+fn self_signed(is_expired: bool) -> Result<Certificates, rcgen::Error> {
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    if is_expired {
+        params.not_after = date_time_ymd(2020, 1, 1);
+    }
+    let key = KeyPair::generate()?;
+    let server = params.self_signed(&key)?.pem();
+    let others = generate(false)?;
+    Ok(Certificates { authority: server.clone(), server, server_key: key.serialize_pem(), ..others })
 }
 
 /// A key by which a real API server signs the tokens of accounts: private and public, as PEM.

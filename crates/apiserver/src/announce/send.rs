@@ -19,7 +19,7 @@ use crate::run::Settings;
 
 /// So often a letter is tried, once the server was there: before, there is nobody who could have heard what we have to say first.
 const TRIES: usize = 8;
-/// So often a first letter is refused before that is believed: a server that is only starting knows nobody's permissions yet.
+/// So often a letter is refused before that is believed: a server that is only starting knows nobody's permissions yet.
 const REFUSALS: usize = 4;
 /// A server that asks for a longer wait than this is not worth waiting for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -92,12 +92,14 @@ struct Post<'a> {
     told: Option<String>,
     /// The server has taken a letter, or refused one for good.
     was_there: bool,
+    /// A refusal was believed, and nothing was taken since.
+    is_refused: bool,
 }
 
 impl<'a> Post<'a> {
     fn new(settings: &'a Settings, tell: &'a mut dyn FnMut(&str)) -> Self {
         let door = Door::new(settings.access.clone(), settings.pace.answer);
-        Self { settings, door, tell, told: None, was_there: false }
+        Self { settings, door, tell, told: None, was_there: false, is_refused: false }
     }
 
     /// Whether the server has it.
@@ -107,16 +109,16 @@ impl<'a> Post<'a> {
         while tries < TRIES {
             let retry_after = match self.try_to_deliver(letter).await {
                 Fate::Taken => {
-                    (self.told, self.was_there) = (None, true);
+                    (self.told, self.was_there, self.is_refused) = (None, true, false);
                     return true;
                 }
                 Fate::Gone => return false,
-                Fate::Refused(_) if !self.was_there && refusals + 1 < REFUSALS => {
+                Fate::Refused(_) if !self.is_refused && refusals + 1 < REFUSALS => {
                     refusals += 1;
                     None
                 }
                 Fate::Refused(reason) => {
-                    self.was_there = true;
+                    (self.was_there, self.is_refused) = (true, true);
                     self.tell(&format!("Events are not sent: {reason}"));
                     return false;
                 }

@@ -25,6 +25,7 @@ use crate::known::Known;
 use crate::news::News;
 use crate::pace::{Pace, Waits};
 use crate::request::Wish;
+use recover::Refusals;
 
 /// Where news go. It says whether anybody still listens.
 pub(crate) type Teller<'t> = RefCell<&'t mut dyn FnMut(News) -> bool>;
@@ -82,6 +83,7 @@ pub(crate) struct Follower<'a, 't> {
     went_well: bool,
     /// When the waits last began anew for that.
     begun_anew_at: Option<Instant>,
+    refusals: Refusals,
     way: Way,
     /// When something was last understood, or we began.
     heard_at: Instant,
@@ -109,6 +111,7 @@ impl<'a, 't> Follower<'a, 't> {
             client: 0,
             went_well: false,
             begun_anew_at: None,
+            refusals: Refusals::default(),
             way: Way::Found,
             heard_at: Instant::now(),
             findings: door.findings(),
@@ -166,6 +169,7 @@ impl<'a, 't> Follower<'a, 't> {
     /// The server is there, since a list came to its end or a watch was not cut at once: whoever waits for it hears of that, if it was
     /// not there before.
     fn found(&mut self) {
+        self.refusals = Refusals::default();
         if std::mem::replace(&mut self.way, Way::Found) != Way::Found {
             self.door.has_found_it();
         }

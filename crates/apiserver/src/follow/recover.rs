@@ -14,6 +14,33 @@ const ABSENT_WAIT: Duration = Duration::from_secs(600);
 /// ServiceCIDRs are `v1` or `v1beta1`.
 const NAMES: u32 = 2;
 
+/// After so many in a row, or so long after the first, a refusal (401 or 403) is no longer taken for one that passes by itself.
+const REFUSALS_MAX: u32 = 3;
+const REFUSED_FOR_MAX: Duration = Duration::from_secs(30);
+
+/// Refusals since the server last answered.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    since: Option<Instant>,
+    in_a_row: u32,
+}
+
+impl Refusals {
+    fn count(&mut self, failure: &Failure, now: Instant) {
+        if failure.as_temporary().is_some() {
+            self.since.get_or_insert(now);
+            self.in_a_row += 1;
+        } else {
+            self.in_a_row = 0;
+        }
+    }
+
+    fn may_pass(&self, now: Instant) -> bool {
+        let is_recent = self.since.is_none_or(|since| now.duration_since(since) < REFUSED_FOR_MAX);
+        is_recent && self.in_a_row < REFUSALS_MAX
+    }
+}
+
 impl Follower<'_, '_> {
     /// Learns from a failure, tells of it, and waits.
     pub(super) async fn recover(&mut self, failure: Failure) -> Result<(), Stop> {
@@ -49,8 +76,11 @@ impl Follower<'_, '_> {
             Failure::Gone => self.gone_waits.after(None, &self.pace),
             _ => self.waits.after(failure.retry_after(), &self.pace),
         };
-        let (of, is_refusal) = (self.wish.of, failure.is_refusal());
-        self.say(News::Trouble(Trouble { of, reason: self.sentence(&failure), retry_in, is_refusal }))?;
+        self.refusals.count(&failure, Instant::now());
+        let temporary = failure.as_temporary().filter(|_| self.refusals.may_pass(Instant::now()));
+        let is_refusal = failure.is_refusal() && temporary.is_none();
+        let reason = temporary.unwrap_or_else(|| self.sentence(&failure));
+        self.say(News::Trouble(Trouble { of: self.wish.of, reason, retry_in, is_refusal }))?;
         self.wait(&failure, retry_in).await;
         Ok(())
     }
@@ -108,5 +138,29 @@ impl Follower<'_, '_> {
             self.known.believe();
             self.older_since = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_passes_by_itself_until_the_third_in_a_row_or_for_half_a_minute() {
+        let refused = Failure::Unauthorized("no".to_owned());
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let mut refusals = Refusals::default();
+        for is_temporary in [true, true, false] {
+            refusals.count(&refused, begin);
+            assert_eq!(refusals.may_pass(begin + second), is_temporary);
+        }
+        let mut refusals = Refusals::default();
+        for _ in 0..5 {
+            refusals.count(&refused, begin);
+            refusals.count(&Failure::Cut("restart".to_owned()), begin);
+            assert!(refusals.may_pass(begin + 29 * second), "they are not in a row");
+        }
+        refusals.count(&refused, begin + 30 * second);
+        assert!(!refusals.may_pass(begin + 30 * second), "it has lasted too long");
     }
 }

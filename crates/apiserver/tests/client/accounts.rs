@@ -35,12 +35,8 @@ fn a_token_lets_us_in_and_without_one_we_hear_401() {
     let (server, folder) = (server(), Folder::new());
     server.accept_tokens(&["secret"]);
     let mut nobody = Listener::with_kubeconfig(kubeconfig(&server, &User::Nobody, &folder.0).unwrap());
-    let trouble = nobody.until_trouble("401");
-    assert!(
-        trouble.reason.contains("token or certificate is missing, wrong or expired"),
-        "{}",
-        trouble.reason
-    );
+    let trouble = nobody.until_trouble("token or certificate is missing, wrong or expired");
+    assert!(trouble.reason.contains("401"), "{}", trouble.reason);
     let user = User::Token("secret".into());
     let mut seen = Listener::with_kubeconfig(kubeconfig(&server, &user, &folder.0).unwrap());
     seen.until_services(&["web"]);
@@ -192,4 +188,50 @@ fn what_was_named_wrongly_is_said_before_anything_starts() {
     let said = Access::Master("10.0.0.1:6443".into()).address().unwrap_err().to_string();
     assert!(said.contains("`10.0.0.1:6443` of --master is no URL"), "{said}");
     assert_eq!(Access::Master("http://10.0.0.1:8080".into()).address().unwrap(), "http://10.0.0.1:8080/");
+}
+
+/// A server whose certificate is its own authority's, and the client that trusts this text.
+fn self_signed(is_expired: bool, trusted: impl FnOnce(&str) -> String) -> (MockApi, Listener, Folder) {
+    let (tls, folder) = (Some(Certificates::self_signed(is_expired).unwrap()), Folder::new());
+    let server = MockApi::start(Options { tls, ..Options::default() }).unwrap();
+    server.put(SERVICES, service("web", "10.96.0.1"));
+    let path = kubeconfig(&server, &User::Token("secret".into()), &folder.0).unwrap();
+    server.accept_tokens(&["secret"]);
+    let authority = server.certificates().unwrap().authority.clone();
+    fs::write(folder.0.join("ca.crt"), trusted(&authority)).unwrap();
+    (server, Listener::with_kubeconfig(path), folder)
+}
+
+#[test]
+fn a_certificate_that_is_also_an_authority_is_accepted_where_the_ca_file_has_that_very_one() {
+    let other = Certificates::generate().unwrap().authority;
+    let (_server, mut seen, _folder) = self_signed(false, |own| format!("{other}\n{own}"));
+    seen.until_services(&["web"]);
+    let (server, folder) = (self_signed(false, str::to_owned).0, Folder::new());
+    fs::write(folder.0.join("token"), "secret\n").unwrap();
+    Listener::start(account(&server, &folder), quick()).until_services(&["web"]);
+}
+
+#[test]
+fn a_certificate_that_is_also_another_authority_is_refused_with_the_way_out() {
+    let other = Certificates::self_signed(false).unwrap().authority;
+    let (server, mut seen, folder) = self_signed(false, |_| other);
+    let trouble = seen.until_trouble("its certificate is an authority's (CA:TRUE");
+    let kubeconfig = format!("`certificate-authority` of `{}", folder.0.display());
+    for words in [&*kubeconfig, "put it there", "basicConstraints=CA:FALSE", "CaUsedAsEndEntity"] {
+        assert!(trouble.reason.contains(words), "no {words}: {}", trouble.reason);
+    }
+    assert!(server.seen().is_empty(), "no token goes to a stranger");
+}
+
+#[test]
+fn a_certificate_that_is_also_an_authority_is_refused_when_it_has_expired_or_names_another_host() {
+    let (_server, mut seen, _folder) = self_signed(true, str::to_owned);
+    seen.until_trouble("its certificate has expired");
+    let (server, _, folder) = self_signed(false, str::to_owned);
+    let elsewhere = server.url().replace("127.0.0.1", "127.0.0.2");
+    let file = KubeconfigFile::of_flag(kubeconfig(&server, &User::Nobody, &folder.0).unwrap());
+    let mut seen = Listener::start(Access::Kubeconfig { file, master: Some(elsewhere) }, quick());
+    seen.until_trouble("cannot be reached");
+    assert!(seen.services().is_empty());
 }

@@ -188,6 +188,18 @@ fn whoever_answers_for_a_server_that_is_away_or_is_only_starting_costs_no_first_
 }
 
 #[test]
+fn a_server_that_restarts_and_does_not_know_our_permissions_for_a_moment_costs_no_word() {
+    let server = server();
+    let saying = announcing(&server);
+    assert!(saying.announcer.say(started()));
+    until(&server, "the first word", |events| events.len() == 1);
+    server.fault(Requests::Of(EVENTS), Fault::Status { code: 403, retry_after: None }, Some(3));
+    assert!(saying.announcer.say(refused("web", "no")));
+    until(&server, "the word after the restart", |events| events.len() == 2);
+    assert!(saying.told.try_recv().is_err(), "nobody needs to know of it");
+}
+
+#[test]
 fn the_last_word_is_said_before_the_end_or_not_at_all() {
     let mut server = server();
     assert!(announce_now(&settings(&server), started(), PATIENCE));

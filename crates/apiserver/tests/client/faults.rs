@@ -92,6 +92,9 @@ fn a_missing_permission_is_named_with_what_to_add() {
     server.forbid("watch", SLICES);
     let mut seen = Listener::of(&server);
     let trouble = seen.until_trouble("list services");
+    assert!(!trouble.is_refusal && !trouble.reason.contains("ClusterRole"), "it may pass: {trouble:?}");
+    let trouble = seen.until_trouble("list services (403");
+    assert!(trouble.is_refusal, "{trouble:?}");
     for words in [
         "(403",
         "cannot list resource \\\"services\\\"",
@@ -99,7 +102,7 @@ fn a_missing_permission_is_named_with_what_to_add() {
     ] {
         assert!(trouble.reason.contains(&words.replace("\\\"", "\"")), "{words}: {}", trouble.reason);
     }
-    let trouble = seen.until_trouble("watch endpointslices");
+    let trouble = seen.until_trouble("watch endpointslices (403");
     assert!(
         trouble.reason.contains("apiGroups: [\"discovery.k8s.io\"], resources: [\"endpointslices\"]"),
         "{}",
@@ -108,6 +111,32 @@ fn a_missing_permission_is_named_with_what_to_add() {
     server.forbid_nothing();
     seen.until_complete();
     assert_eq!(seen.services(), ["default/web"]);
+}
+
+#[test]
+fn a_server_that_refuses_us_for_a_moment_while_it_starts_is_told_without_advice() {
+    for code in [401, 403] {
+        let mut server = server();
+        let mut seen = Listener::of(&server);
+        seen.until_complete();
+        let mut troubles = Vec::new();
+        for _ in 0..2 {
+            server.stop();
+            seen.until_trouble("cannot be reached");
+            server.fault(Requests::All, Fault::Status { code, retry_after: None }, Some(2));
+            server.start_again().unwrap();
+            let trouble = seen.until_trouble("This is normal for a short time while it starts");
+            assert!(trouble.reason.contains(&format!("({code}")), "{}", trouble.reason);
+            server.put(SERVICES, service("db", "10.96.0.2"));
+            seen.until_services(&["db", "web"]);
+            server.remove(SERVICES, "default/db");
+            seen.until_services(&["web"]);
+            troubles.append(&mut seen.troubles);
+        }
+        let advice = |word: &str| troubles.iter().any(|trouble| trouble.reason.contains(word));
+        assert!(!advice("ClusterRole") && !advice("expired"), "{troubles:?}");
+        assert!(troubles.iter().all(|trouble| !trouble.is_refusal), "{troubles:?}");
+    }
 }
 
 #[test]

@@ -84,8 +84,8 @@ fn a_real_servers_missing_permission_is_named_and_its_rbac_is_enough() {
     let folder = Folder::new();
     let Some(server) = server(&folder) else { return };
     let mut seen = listen(&server, server::NOBODY);
-    let trouble = seen.until_trouble("(403");
-    assert!(trouble.reason.contains("Add to our ClusterRole"), "{}", trouble.reason);
+    let trouble = seen.until_trouble("Add to our ClusterRole");
+    assert!(trouble.reason.contains("(403"), "{}", trouble.reason);
     let rule = |of: Watched| json!({"apiGroups": [of.group()], "resources": [of.plural()], "verbs": ["list", "watch"]});
     server.put(&json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "portway"},
