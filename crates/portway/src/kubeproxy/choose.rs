@@ -41,6 +41,8 @@ pub fn choose(given: &Given, file: Option<&str>) -> Result<Chosen, String> {
         }
         None => Document::usual(),
     };
+    // The first pattern that matches a file's name counts, so those of flags come before those of the file.
+    let modules_of_file = std::mem::take(&mut document.logging.vmodule);
     let mut value = json!(document);
     let mut seen = Vec::new();
     let counts = |flag: &Flag| file.is_none() || flag.beside_config;
@@ -51,6 +53,7 @@ pub fn choose(given: &Given, file: Option<&str>) -> Result<Chosen, String> {
         }
     }
     document = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    document.logging.vmodule.extend(modules_of_file);
     document.hostname_override = host_name(&document.hostname_override)?;
     if file.is_none() {
         complete_addresses(given, &mut document);
@@ -137,14 +140,15 @@ logging: { verbosity: 2, vmodule: [{ filePattern: a, verbosity: 1 }] }
 
     #[test]
     fn beside_a_file_only_the_name_and_the_log_count() {
-        let given =
-            given("--proxy-mode=ipvs --hostname-override=Of-Flag -v=5 --vmodule=b=2 --master=http://x");
+        let given = given(
+            "--proxy-mode=ipvs --hostname-override=Of-Flag -v=5 --vmodule=b=2,c*=3 --vmodule=d=4 --master=http://x",
+        );
         let chosen = choose(&given, Some(FILE)).expect("it is right");
         assert_eq!(chosen.document.mode, "nftables");
         assert_eq!(chosen.document.hostname_override, "of-flag");
         assert_eq!(chosen.document.logging.verbosity, 5);
         let modules: Vec<_> = chosen.document.logging.vmodule.iter().map(|m| &*m.file_pattern).collect();
-        assert_eq!(modules, ["a", "b"], "lists of modules are put together");
+        assert_eq!(modules, ["b", "c*", "d", "a"], "the first that matches counts, so flags come first");
         assert_eq!(
             chosen.warnings,
             ["`--proxy-mode` passed over, because `--config` is given: write it into the file"]
@@ -205,7 +209,7 @@ logging: { verbosity: 2, vmodule: [{ filePattern: a, verbosity: 1 }] }
             ("--healthz-bind-address=10.0.0.1 --healthz-port=70000", "10.0.0.1:70000", "127.0.0.1:10249"),
             ("--healthz-bind-address=10.0.0.1:5 --healthz-port=7", "10.0.0.1:5", "127.0.0.1:10249"),
             ("--healthz-port=0x0 --metrics-port=9", "", "127.0.0.1:10249"),
-            ("--metrics-bind-address=[::]", "0.0.0.0:10256", "[::]:10249"),
+            ("--metrics-bind-address=::", "0.0.0.0:10256", "[::]:10249"),
         ] {
             let document = choose(&given(line), None).expect(line).document;
             let found = (&*document.healthz_bind_address, &*document.metrics_bind_address);

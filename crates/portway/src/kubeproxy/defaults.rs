@@ -111,12 +111,11 @@ fn or_time(time: &mut GoDuration, usual: GoDuration) {
     }
 }
 
-/// An address alone gets the port; all else stays as it is, for validation to judge.
+/// An address alone gets the port; all else stays as it is, for validation to judge. An address in brackets or with a blank is none, as
+/// upstream.
 pub(super) fn with_port(text: &str, port: impl Into<i64>) -> String {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let alone: Option<IpAddr> = parse_ip(bare);
     let port = port.into();
-    match alone {
+    match parse_ip(text).filter(|_| !text.contains(char::is_whitespace)) {
         Some(IpAddr::V4(ip)) => format!("{ip}:{port}"),
         Some(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
         None => text.to_owned(),
@@ -176,6 +175,7 @@ mod tests {
         let alone = Document { healthz_bind_address: "10.0.0.1".into(), ..Document::default() };
         assert_eq!(alone.with_defaults().healthz_bind_address, "10.0.0.1:10256");
         assert_eq!(with_port("10.0.0.1:7", 1), "10.0.0.1:7");
+        assert_eq!((with_port("::1", 7), with_port("[::1]", 7)), ("[::1]:7".to_owned(), "[::1]".to_owned()));
         assert_eq!(with_port("nowhere", 1), "nowhere");
     }
 }

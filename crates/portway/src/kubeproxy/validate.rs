@@ -45,6 +45,10 @@ impl Errors {
         }
     }
 
+    fn duplicate(&mut self, path: &str, value: &str) {
+        self.0.push(format!("KubeProxyConfiguration.{path}: Duplicate value: {}", json!(value)));
+    }
+
     fn at_least_0(&mut self, path: &str, time: GoDuration) {
         self.check(time.0 >= 0, path, time.to_string(), "must be greater than or equal to 0");
     }
@@ -99,10 +103,11 @@ impl Errors {
         {
             self.check(false, "ipvs.scheduler", &*ipvs.scheduler, &error.to_string());
         }
-        for cidr in &ipvs.exclude_cidrs {
+        for (index, cidr) in ipvs.exclude_cidrs.iter().enumerate() {
+            let path = format!("ipvs.excludeCIDRs[{index}]");
             self.check(
-                parse_cidr(cidr).is_some(),
-                "ipvs.excludeCIDRs",
+                without_blanks(cidr, parse_cidr).is_some(),
+                &path,
                 &**cidr,
                 "must be a valid CIDR block",
             );
@@ -130,7 +135,7 @@ impl Errors {
     }
 
     fn addresses(&mut self, document: &Document) {
-        let is_ip = parse_ip(&document.bind_address).is_some();
+        let is_ip = without_blanks(&document.bind_address, parse_ip).is_some();
         let must = "not a valid textual representation of an IP address";
         self.check(is_ip, "bindAddress", &*document.bind_address, must);
         for (path, text) in [
@@ -167,7 +172,7 @@ impl Errors {
 
     fn cluster_cidr(&mut self, text: &str) {
         let cidrs: Vec<&str> = text.split(',').filter(|_| !text.is_empty()).collect();
-        let nets: Option<Vec<IpNet>> = cidrs.iter().map(|cidr| parse_cidr(cidr)).collect();
+        let nets: Option<Vec<IpNet>> = cidrs.iter().map(|cidr| without_blanks(cidr, parse_cidr)).collect();
         let must = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
         self.check(nets.is_some(), "clusterCIDR", text, must);
         let families = nets.iter().flatten().map(Family::of_net);
@@ -183,12 +188,13 @@ impl Errors {
         let entries = &document.node_port_addresses;
         for (index, entry) in entries.iter().enumerate() {
             let path = format!("nodePortAddresses[{index}]");
-            let read = NodePortAddress::parse(entry);
+            let read = without_blanks(entry, NodePortAddress::parse);
             let must = "must be a valid CIDR block, or one of primary, localhost and all";
             self.check(read.is_some(), &path, &**entry, must);
             let is_word = !matches!(read, Some(NodePortAddress::Within(_)));
-            let is_twice = is_word && entries[..index].contains(entry);
-            self.check(!is_twice, &path, &**entry, "stands twice");
+            if is_word && entries[..index].contains(entry) {
+                self.duplicate(&path, entry);
+            }
         }
     }
 
@@ -242,6 +248,11 @@ impl Errors {
         let is_range = mode != Some(Mode::Userspace) || super::asked::ports(&document.port_range).is_ok();
         self.check(is_range, "portRange", &*document.port_range, must);
     }
+}
+
+/// Go reads no address and no network with a blank, where our own readers pass over those around it.
+fn without_blanks<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    parse(text).filter(|_| !text.contains(char::is_whitespace))
 }
 
 #[cfg(test)]

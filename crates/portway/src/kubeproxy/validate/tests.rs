@@ -30,13 +30,21 @@ fn what_upstream_refuses_is_refused_with_the_place_of_the_field() {
         ),
         ("--proxy-mode=nftables --iptables-sync-period=0", "nftables.syncPeriod: Invalid value"),
         ("--proxy-mode=ipvs --ipvs-scheduler=best", "ipvs.scheduler: Invalid value: \"best\""),
-        ("--proxy-mode=ipvs --ipvs-exclude-cidrs=ten", "ipvs.excludeCIDRs: Invalid value: \"ten\""),
+        (
+            "--proxy-mode=ipvs --ipvs-exclude-cidrs=10.0.0.0/8,ten",
+            "ipvs.excludeCIDRs[1]: Invalid value: \"ten\"",
+        ),
         ("--proxy-mode=ipvs --ipvs-udp-timeout=-1s", "ipvs.udpTimeout: Invalid value: \"-1s\""),
         ("--conntrack-min=-1", "conntrack.min: Invalid value: -1"),
         ("--conntrack-udp-timeout=-1s", "conntrack.udpTimeout: Invalid value: \"-1s\""),
         ("--bind-address=here", "bindAddress: Invalid value: \"here\": not a valid textual"),
         ("--healthz-bind-address=localhost:80", "healthzBindAddress: Invalid value: \"localhost:80\""),
         ("--metrics-bind-address=127.0.0.1:0", "metricsBindAddress: Invalid value"),
+        (
+            "--healthz-bind-address=[fd00:1::5] --healthz-port=10256",
+            "healthzBindAddress: Invalid value: \"[fd00:1::5]\": must be IP:port",
+        ),
+        ("--metrics-bind-address=[::]", "metricsBindAddress: Invalid value: \"[::]\": must be IP:port"),
         (
             "--cluster-cidr=10.244.0.0",
             "clusterCIDR: Invalid value: \"10.244.0.0\": must be a valid CIDR block",
@@ -51,10 +59,7 @@ fn what_upstream_refuses_is_refused_with_the_place_of_the_field() {
             "detectLocal.bridgeInterface: Invalid value: \"\": cannot be empty",
         ),
         ("--detect-local-mode=InterfaceNamePrefix", "detectLocal.interfaceNamePrefix: Invalid value"),
-        (
-            "--nodeport-addresses=primary,primary",
-            "nodePortAddresses[1]: Invalid value: \"primary\": stands twice",
-        ),
+        ("--nodeport-addresses=primary,primary", "nodePortAddresses[1]: Duplicate value: \"primary\""),
         (
             "--nodeport-addresses=10.0.0.1",
             "nodePortAddresses[0]: Invalid value: \"10.0.0.1\": must be a valid CIDR",
@@ -94,6 +99,31 @@ fn what_upstream_takes_is_taken() {
         "--show-hidden-metrics-for-version=1.36",
     ] {
         assert_eq!(errors_of(line), Vec::<String>::new(), "{line}");
+    }
+}
+
+/// A flag cannot have a blank in these tests, a file can.
+#[test]
+fn an_address_or_network_with_a_blank_is_refused_as_upstream_refuses_it() {
+    let usual = Document::usual;
+    for (document, path) in [
+        (Document { cluster_cidr: "10.0.0.0/8, fd00::/64".into(), ..usual() }, "clusterCIDR"),
+        (Document { bind_address: "10.0.0.1 ".into(), ..usual() }, "bindAddress"),
+        (
+            Document { node_port_addresses: vec!["10.0.0.0/8".into(), " 11.0.0.0/8".into()], ..usual() },
+            "nodePortAddresses[1]",
+        ),
+        (
+            Document { healthz_bind_address: " 10.0.0.1".into(), ..Document::default() }.with_defaults(),
+            "healthzBindAddress",
+        ),
+    ] {
+        let errors = errors(&document, Some(Mode::Iptables));
+        assert_eq!(errors.len(), 1, "{path}: {errors:#?}");
+        assert!(
+            errors[0].starts_with(&format!("KubeProxyConfiguration.{path}: Invalid value")),
+            "{errors:#?}"
+        );
     }
 }
 
