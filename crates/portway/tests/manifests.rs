@@ -444,6 +444,25 @@ fn a_quoted_port_does_not_take_the_service_away() {
 }
 
 #[test]
+fn a_misspelt_field_does_not_take_the_endpoints_away() {
+    let slice = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: w, labels: {kubernetes.io/service-name: w}}\n\
+                 addressType: IPv4\nports: [{port: 80}]\nendpoints: [{addresses: [10.244.0.2]}]\n";
+    let folder = Folder::new();
+    folder.write("a.yaml", slice);
+    let mut source = folder.source();
+    folder.look(&mut source);
+    for (right, wrong) in [("endpoints:", "endpoint:"), ("ports:", "port:")] {
+        folder.write("a.yaml", slice.replace(&format!("\n{right}"), &format!("\n{wrong}")));
+        let (changes, problems) = folder.look(&mut source);
+        assert_eq!(changes, [""; 0]);
+        check_problems(
+            &problems,
+            &[&["is no field: write `", right.trim_end_matches(':'), "its last good version stays"]],
+        );
+    }
+}
+
+#[test]
 fn a_misspelt_kind_or_name_does_not_take_the_service_away() {
     let folder = Folder::new();
     let both = format!("{}---\n{}", service("x"), service("y"));
@@ -555,6 +574,70 @@ fn a_folder_that_is_put_back_file_by_file_takes_no_service_away() {
 }
 
 #[test]
+fn a_slow_write_in_a_folder_that_was_put_back_takes_no_service_away() {
+    let folder = Folder::new();
+    for name in ["a", "b"] {
+        folder.write(&format!("conf/{name}.yaml"), service(name));
+    }
+    let mut source = followed(&folder, &[folder.path("conf")]);
+    source.limit_writers(Duration::from_millis(300), Duration::from_secs(30));
+    fs::rename(folder.path("conf"), folder.path("away")).unwrap();
+    fs::create_dir(folder.path("conf")).unwrap();
+    // One that is created, and written a moment later, as `cp` does.
+    let mut copy = File::create(folder.path("conf/a.yaml")).unwrap();
+    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && !problems.is_empty());
+    copy.write_all(service("a").as_bytes()).unwrap();
+    drop(copy);
+    folder.write("conf/b.yaml", service("b"));
+    follow_until(&folder, &mut source, |seen, problems| seen.is_empty() && problems.is_empty());
+    source.limit_writers(Duration::from_secs(3), Duration::from_secs(30));
+    // And one that is written in place later on.
+    let mut writer = File::create(folder.path("conf/a.yaml")).unwrap();
+    folder.write("conf/c.yaml", service("c"));
+    follow_until(&folder, &mut source, |seen, _| seen == ["Service default/c at conf/c.yaml:1"]);
+    writer.write_all(service("d").as_bytes()).unwrap();
+    drop(writer);
+    sees(&folder, &mut source, "Service default/d at conf/a.yaml:1");
+}
+
+#[test]
+fn an_empty_path_at_the_start_is_in_doubt_until_it_was_left_alone_for_a_while() {
+    let folder = Folder::new();
+    let mut source = followed(&folder, std::slice::from_ref(&folder.0));
+    source.limit_writers(Duration::from_millis(400), Duration::from_secs(30));
+    assert_eq!(source.doubts().empty, std::slice::from_ref(&folder.0));
+    folder.write("a.yaml", service("a"));
+    sees(&folder, &mut source, "Service default/a at a.yaml:1");
+    assert!(!source.doubts().empty.is_empty(), "others may follow");
+    folder.write("b.yaml", service("b"));
+    sees(&folder, &mut source, "Service default/b at b.yaml:1");
+    assert!(!source.doubts().empty.is_empty(), "others may follow");
+    let limit = Instant::now() + Duration::from_secs(5);
+    while !source.doubts().empty.is_empty() && Instant::now() < limit {
+        source.wait(Duration::from_secs(2)).unwrap();
+        folder.look(&mut source);
+    }
+    assert_eq!(source.doubts().empty, [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_file_that_is_empty_at_the_start_is_in_doubt_until_it_has_content() {
+    let folder = Folder::new();
+    folder.write("a.yaml", service("a"));
+    folder.write("b.yaml", "\n");
+    let mut source = folder.source();
+    folder.look(&mut source);
+    let documents: Vec<_> = source.doubts().documents.into_iter().collect();
+    assert_eq!((documents.len(), &*documents[0].origin.file), (1, folder.path("b.yaml").as_path()));
+    folder.write("b.yaml", service("b"));
+    folder.look(&mut source);
+    assert!(source.doubts().documents.is_empty(), "{:?}", source.doubts());
+    // One that is emptied later on, and closed, is meant.
+    folder.write("b.yaml", "");
+    assert_eq!(folder.look(&mut source).0, ["Service default/b deleted"]);
+}
+
+#[test]
 fn a_link_that_is_swapped_counts_at_once_also_for_what_it_lacks() {
     let folder = Folder::new();
     folder.write("one/a.yaml", service("a"));
@@ -635,6 +718,7 @@ fn a_path_without_objects_is_in_doubt_unless_that_is_allowed() {
     folder.write("more/a.yaml", web("{port: 80}"));
     let paths = [folder.path("conf"), folder.path("more")];
     let mut source = Source::open(&paths).unwrap();
+    source.limit_writers(Duration::ZERO, Duration::ZERO);
     source.changes();
     assert_eq!(source.doubts().empty, [folder.path("conf")]);
     folder.write("conf/b.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n");

@@ -158,7 +158,10 @@ pub fn examine<'a>(checks: impl IntoIterator<Item = &'a Check>, subject: &Subjec
 
 fn found(check: &Check, subject: &Subject<'_>) -> Vec<Finding> {
     let of_path = |probe: PacketProbe, path: &Path| {
-        let trouble = probe(subject.conditions, path)?;
+        let mut trouble = probe(subject.conditions, path)?;
+        if !path.is_certain {
+            trouble.severity = Severity::Possible;
+        }
         Some(HostTrouble { trouble, traffic: path.to_string() })
     };
     let of_packets = check

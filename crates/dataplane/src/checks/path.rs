@@ -38,6 +38,8 @@ pub struct Path {
     pub source: IpAddr,
     /// Whether the source is a pod of this node, and not an example of a client elsewhere.
     pub is_from_pod: bool,
+    /// Whether the source is known to be here. Else it is a neighbour on a bridge of this host, of which no object names the node.
+    pub is_certain: bool,
     /// The link that it comes in by; `None`: this host sends it.
     pub in_link: Option<String>,
     /// The address that the client dials.
@@ -113,6 +115,7 @@ struct Client {
     link: String,
     source: IpAddr,
     is_pod: bool,
+    is_certain: bool,
 }
 
 /// One path for each pair of links, and of pods on one link one for each pod.
@@ -161,7 +164,7 @@ fn dial(
     let Fate::OneOf(one_of) = table.fate(&packet, promises).fate else { return Vec::new() };
     let mut paths = paths_of(conditions, table, &packet, &one_of);
     for path in &mut paths {
-        path.is_from_pod = client.is_pod;
+        (path.is_from_pod, path.is_certain) = (client.is_pod, client.is_certain);
     }
     paths
 }
@@ -182,6 +185,7 @@ pub fn paths_of(
             service: one_of.port.clone(),
             source: packet.source,
             is_from_pod: false,
+            is_certain: true,
             in_link: entered.clone().filter(|_| !is_of_host),
             destination: packet.destination,
             port,
@@ -207,19 +211,22 @@ fn clients(conditions: &Conditions, table: &ForwardingTable) -> BTreeSet<Client>
             .flat_map(|port| port.routes.iter())
             .flat_map(|route| [&route.inside, &route.outside].into_iter().filter_map(|action| action.pool()));
         let is_pod = |endpoint: &&model::Endpoint| {
-            endpoint.place == Place::Here
+            (endpoint.place == Place::Here || conditions.is_on_bridge(endpoint.address))
                 && Family::of(endpoint.address) == family
                 && !table.node().is_own(endpoint.address)
         };
-        let pods: BTreeSet<IpAddr> = endpoints
+        let pods: BTreeSet<(IpAddr, bool)> = endpoints
             .flat_map(model::Pool::endpoints)
             .filter(is_pod)
-            .map(|endpoint| endpoint.address)
+            .map(|endpoint| (endpoint.address, endpoint.place == Place::Here))
             .collect();
-        let by_link =
-            |source: IpAddr| conditions.way_to(source).map(|(link, _)| Client { link, source, is_pod: true });
+        let by_link = |(source, is_certain): (IpAddr, bool)| {
+            let (link, _) = conditions.way_to(source)?;
+            Some(Client { link, source, is_pod: true, is_certain })
+        };
         let pods: BTreeSet<Client> = pods.into_iter().take(CLIENTS_MAX).filter_map(by_link).collect();
-        let links: BTreeSet<&String> = pods.iter().map(|pod| &pod.link).collect();
+        let links: BTreeSet<&String> =
+            pods.iter().filter(|pod| pod.is_certain).map(|pod| &pod.link).collect();
         let outside = conditions.outside(family).into_iter().filter(|client| !links.contains(&client.link));
         clients.extend(outside);
         clients.extend(pods);
@@ -242,6 +249,12 @@ impl Conditions {
         (best.kind == RouteKind::Unicast).then(|| (link.name.clone(), best.gateway.is_none()))
     }
 
+    /// Is it a neighbour on a bridge of this host?
+    fn is_on_bridge(&self, address: IpAddr) -> bool {
+        let way = self.way_to(address).filter(|(_, is_on_link)| *is_on_link);
+        way.and_then(|(link, _)| self.link(&link)?.bridge_calls).is_some()
+    }
+
     /// An address of this host that clients who come in by this link may dial.
     fn address_on(&self, link: &str, family: Family) -> Option<IpAddr> {
         let is_usable = |ip: &IpAddr| Family::of(*ip) == family && !ip.is_loopback() && !is_link_local(*ip);
@@ -254,7 +267,7 @@ impl Conditions {
     fn outside(&self, family: Family) -> BTreeSet<Client> {
         let client = |link: &u32, source: IpAddr| {
             let link = self.links.get(link).filter(|link| !link.is_inward)?;
-            Some(Client { link: link.name.clone(), source, is_pod: false })
+            Some(Client { link: link.name.clone(), source, is_pod: false, is_certain: true })
         };
         let is_default = |route: &&kernel::host::Route| {
             route.table == RouteTable::Main

@@ -300,6 +300,23 @@ fn a_pod_that_cannot_reach_itself_over_its_bridge_is_an_error() {
 }
 
 #[test]
+fn endpoints_on_a_bridge_are_taken_for_pods_also_where_no_object_names_their_node() {
+    for family in Family::ALL {
+        let mut slice = slice("web", family, "a", &pods(family));
+        for endpoint in slice["endpoints"].as_array_mut().unwrap() {
+            endpoint.as_object_mut().unwrap().remove("nodeName");
+        }
+        let mut world = world_of(&[service("web", family, &json!({})), slice]);
+        assert_eq!(world.examine(), [], "{family}");
+        world.link(4).bridge_calls = Some((false, false));
+        assert_eq!(check(&world.one()), ("bridge-netfilter", Severity::Possible), "{family}");
+        world.link(4).bridge_calls = Some((true, true));
+        world.link(4).hairpin_ports = [("veth0".to_owned(), false)].into();
+        assert_eq!(check(&world.one()), ("bridge-hairpin", Severity::Possible), "{family}");
+    }
+}
+
+#[test]
 fn one_known_pod_on_a_bridge_without_bridge_netfilter_is_possible() {
     for family in Family::ALL {
         let mut world =

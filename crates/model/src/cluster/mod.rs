@@ -46,8 +46,8 @@ pub enum Event {
     LocalAddresses(BTreeSet<IpAddr>),
     /// The operator chose anew.
     Rechosen(Rechoice),
-    /// Endpoints of Services in these namespaces may be missing by a mistake: a Service port there without any endpoint has no
-    /// route, so that what a previous process wrote for it stays.
+    /// Endpoints of Services in these namespaces, or in all where one is empty, may be missing by a mistake: a Service port there
+    /// without any endpoint has no route, so that what a previous process wrote for it stays.
     EndpointsInDoubt(BTreeSet<Box<str>>),
 }
 
@@ -180,13 +180,14 @@ impl Cluster {
         let before = std::mem::replace(&mut self.in_doubt, namespaces);
         let changed: BTreeSet<&str> =
             before.symmetric_difference(&self.in_doubt).map(|name| &**name).collect();
-        let services = self.services().filter(|service| changed.contains(service.name.namespace()));
+        let is_changed = |namespace: &str| changed.contains(namespace) || changed.contains("");
+        let services = self.services().filter(|service| is_changed(service.name.namespace()));
         Changed { ports: services.flat_map(port_ids).collect(), ..Changed::default() }
     }
 
     /// May endpoints of this Service be missing by a mistake?
     pub(crate) fn is_in_doubt(&self, service: &ServiceName) -> bool {
-        self.in_doubt.contains(service.namespace())
+        self.in_doubt.contains(service.namespace()) || self.in_doubt.contains("")
     }
 
     /// Where node ports answer is something of the node; who is masqueraded stands in every route.

@@ -14,6 +14,7 @@ use super::said::{Failure, Said};
 use super::table::printable;
 use super::view::{Memory, View};
 use crate::doctor::FindingStatus;
+use crate::embedded::misspelt_fields;
 use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
 use crate::socket;
@@ -34,8 +35,8 @@ pub(super) struct CheckArgs {}
 /// Runs `portway check`.
 pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let View { picture, .. } = View::open(shared, Memory::DryRun)?;
-    let strays = stray_weights(&picture);
-    let findings = Findings { host: on_host(shared), ..Findings::of(&picture, &strays) };
+    let more = [stray_weights(&picture), misspelt(&picture)].concat();
+    let findings = Findings { host: on_host(shared), ..Findings::of(&picture, &more) };
     let text = format!("{}{}", findings.show(&picture, paint), findings.summary(&picture, paint));
     let found_wrong = findings.count() > 0 || findings.host.iter().any(FindingStatus::is_error);
     Ok(Said { text, warnings: Vec::new(), found_wrong })
@@ -160,6 +161,12 @@ fn natural(mut text: &str) -> Vec<(String, u64)> {
         text = rest;
     }
     parts
+}
+
+/// Fields that are called almost like those that are read.
+fn misspelt(picture: &Picture) -> Vec<Report> {
+    let written = picture.objects().values().filter(|object| object.origin.is_some());
+    written.flat_map(|object| misspelt_fields(&object.key, &object.value)).collect()
 }
 
 /// Weights of nobody. Pods come and go, so that this is worth a word only to somebody who looks for mistakes.

@@ -20,6 +20,7 @@ mod error;
 mod host;
 mod json;
 mod made;
+mod misspelt;
 mod options;
 mod pending;
 mod ranges;
@@ -40,6 +41,7 @@ use serde_json::Value;
 
 pub use error::StoreError;
 pub use host::{HostNetwork, refuse_overlap};
+pub(crate) use misspelt::misspelt_fields;
 pub use options::{Options, default_state_dir};
 
 use crate::objects::{Change, Kind, Object, ObjectKey};
@@ -74,6 +76,7 @@ pub(crate) fn value_reports(
         Read::Refused(report) => reports.push(report),
         Read::OtherKind => {}
     }
+    reports.extend(misspelt_fields(key, object));
     reports
 }
 

@@ -123,6 +123,8 @@ pub struct Source {
     writer_limits: WriterLimits,
     /// An empty folder is meant.
     allows_empty: bool,
+    /// Paths of `--from` that held no object: the files that came since, and when the last one did.
+    filling: BTreeMap<PathBuf, (BTreeSet<Arc<Path>>, Instant)>,
 }
 
 /// What the files leave in doubt, so that rules of a previous process may still be needed.
@@ -141,7 +143,7 @@ pub struct Doubts {
 pub struct DoubtfulDocument {
     /// Where it stands.
     pub origin: Origin,
-    /// Where its object would be.
+    /// Where its object would be; empty for a file without any content, which may stand for objects anywhere.
     pub namespace: Box<str>,
 }
 
@@ -173,6 +175,8 @@ struct Known {
     /// Which file was last read, and how long it was.
     identity: Option<Identity>,
     bytes: usize,
+    /// Where it lies behind its links.
+    place: Option<PathBuf>,
     /// Its content changed, and its writer has not closed it yet.
     being_written: Option<BeingWritten>,
     /// How many of its documents could not be used when nothing was missing from it.
@@ -215,6 +219,7 @@ impl Source {
             folders: Folders::default(),
             writer_limits: WriterLimits::default(),
             allows_empty: false,
+            filling: BTreeMap::new(),
         })
     }
 
@@ -251,11 +256,13 @@ impl Source {
             // Who asks for it means the files as they are, also one whose writer was not heard to close it.
             self.files.values_mut().for_each(|known| (known.stamp, known.identity) = (None, None));
             self.folders.set_complete();
+            self.filling.clear();
         }
         vanished::lead_nowhere(&mut tree, &self.files, &self.claims);
         self.read_all(&tree);
         self.folders.follow(&self.roots, &mut tree, &self.claims);
         self.forget_all_but(&tree);
+        self.follow_filling();
         let changes = self.claims.changes();
         self.misses_folder = tree.unknown.iter().any(|(folder, _)| !self.claims.holds_below(folder));
         (changes, self.problems(tree))
@@ -270,12 +277,33 @@ impl Source {
 
     /// What the files leave in doubt.
     pub fn doubts(&self) -> Doubts {
-        let is_empty = |root: &&PathBuf| !self.allows_empty && self.is_empty(root);
         Doubts {
-            empty: self.roots.iter().filter(is_empty).cloned().collect(),
+            empty: self.filling.keys().filter(|_| !self.allows_empty).cloned().collect(),
             objects: self.files.values().flat_map(|known| known.doubtful.iter().cloned()).collect(),
             documents: self.files.iter().flat_map(|(file, known)| known.doubtful_documents(file)).collect(),
         }
+    }
+
+    /// Who fills an empty path again copies one file after the other: it is complete when it was left alone for a while.
+    fn follow_filling(&mut self) {
+        let now = Instant::now();
+        for root in self.roots.clone() {
+            if self.is_empty(&root) {
+                self.filling.insert(root, (BTreeSet::new(), now));
+            } else if let Some((known, since)) = self.filling.get_mut(&root) {
+                let files: BTreeSet<_> = self.claims.files_below(&root).cloned().collect();
+                if *known != files {
+                    (*known, *since) = (files, now);
+                }
+            }
+        }
+        let quiet = self.folders.quiet;
+        self.filling.retain(|_, (files, since)| files.is_empty() || since.elapsed() < quiet);
+    }
+
+    fn is_filled(&self) -> bool {
+        let mut filled = self.filling.values().filter(|(files, _)| !files.is_empty());
+        filled.any(|(_, since)| since.elapsed() >= self.folders.quiet)
     }
 
     /// Was the path read, all of it, and no object found?
@@ -333,7 +361,7 @@ impl Source {
                 return Ok(true);
             }
             let now = Instant::now();
-            if look_at.is_some_and(|at| at <= now) || self.folders.have_changed() {
+            if look_at.is_some_and(|at| at <= now) || self.folders.have_changed() || self.is_filled() {
                 return Ok(true);
             }
             if deadline <= now {
@@ -366,7 +394,8 @@ impl Source {
             self.claims.withdraw(&file);
         }
         // A device that is mounted again may have the numbers of the one before.
-        for (_, known) in self.files.iter_mut().filter(|(file, _)| tree.is_unknown(file)) {
+        let is_missing = |file: &Arc<Path>| tree.is_unknown(file) && !tree.files.contains(file);
+        for (_, known) in self.files.iter_mut().filter(|(file, _)| is_missing(file)) {
             known.identity = None;
         }
     }
@@ -417,6 +446,7 @@ impl Source {
         let known = self.files.entry(Arc::clone(file)).or_default();
         (known.digest, known.stamp, known.being_written) = (digest, stamp, None);
         (known.identity, known.bytes) = (Some(identity), bytes.len());
+        known.place = file.canonicalize().ok();
     }
 
     /// Is a changed content to be left alone, as its writer may not be done? If so, that is remembered.
@@ -428,25 +458,33 @@ impl Source {
         bytes: usize,
     ) -> bool {
         let (Some(watch), Some(known)) = (&self.watch, self.files.get_mut(file)) else { return false };
-        // Another file that was put in this one's place was complete before.
-        if known.identity != Some(identity) {
-            return false;
-        }
         let Ok(place) = file.canonicalize() else { return false };
         if watch.is_closed(&place) {
             watch.forget_closed(&place);
             return false;
         }
+        let (is_same, is_shorter) = (known.identity == Some(identity), bytes < known.bytes);
+        // Another file that was put in this one's place was complete before; but one that is shorter may be about to be written there.
+        let is_moved = known.place.as_ref().is_some_and(|before| *before != place);
+        if !is_same && (!is_shorter || is_moved) {
+            return false;
+        }
         let before = known.being_written.take();
-        let writer =
-            BeingWritten::of(before, digest, bytes < known.bytes, self.writer_limits, Instant::now());
+        let is_shorter = is_same && is_shorter;
+        let writer = BeingWritten::of(before, digest, is_shorter, self.writer_limits, Instant::now());
         (known.being_written, known.stamp) = (writer, None);
         known.being_written.is_some()
     }
 
     fn understand(&mut self, file: &Arc<Path>, content: &[u8]) {
         match read::text(content).map(|text| parse::parse(text, language(file))) {
-            Ok(Ok(selection)) => self.accept(file, selection),
+            Ok(Ok(mut selection)) => {
+                // It may have been emptied to be written anew.
+                if content.trim_ascii().is_empty() && !self.claims.holds(file) && !self.allows_empty {
+                    selection.misspelt.insert(Misspelt { line: 1, namespace: "".into() });
+                }
+                self.accept(file, selection);
+            }
             Ok(Err(Failure { line, reason })) => self.refuse(file, line, &reason),
             Err(refusal) => self.refuse_to_read(file, &refusal),
         }
@@ -503,6 +541,7 @@ impl Source {
             misspelt: known.misspelt,
             identity: known.identity,
             bytes: known.bytes,
+            place: known.place,
             ..Known::default()
         };
         self.files.insert(Arc::clone(file), refused);

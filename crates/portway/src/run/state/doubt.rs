@@ -66,6 +66,13 @@ impl Loop {
             )
         });
         let documents = documents.iter().map(|document| {
+            if document.namespace.is_empty() {
+                return format!(
+                    "{}: is empty; rules in the kernel that no object asks for stay until it has content or is deleted. If it is meant to \
+                     be empty, start portway with `--allow-empty`",
+                    document.origin.file.display()
+                );
+            }
             format!(
                 "{}: a document is no object that is read, and no usable version of it is known; rules in the kernel that no object \
                  asks for stay until it is corrected, which `portway check` helps with",
@@ -78,7 +85,9 @@ impl Loop {
     fn set_doubts(&mut self, doubts: Doubts, now: Now) {
         let of_objects = doubts.objects.iter().map(|key| key.namespace.clone());
         let of_documents = doubts.documents.iter().map(|document| document.namespace.clone());
-        let namespaces: BTreeSet<Box<str>> = of_objects.chain(of_documents).collect();
+        // The files of an empty path may hold objects of any namespace.
+        let of_paths = doubts.empty.first().map(|_| "".into());
+        let namespaces: BTreeSet<Box<str>> = of_objects.chain(of_documents).chain(of_paths).collect();
         self.source.doubts = doubts;
         let delta = self.picture.take([model::Event::EndpointsInDoubt(namespaces)]);
         self.remember(delta, now);
