@@ -23,8 +23,8 @@ pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// A folder in the place of another one is complete when nothing came to it for this long, unless a test chooses.
 const QUIET: Duration = Duration::from_secs(3);
 
-const MOVED_AWAY: &str = "has no objects and is another folder than before, so it was moved away or unmounted: put it back, or \
-                          delete its files one by one";
+const MOVED_AWAY: &str = "has no objects and is another folder than before, so it was moved away or unmounted: put its files \
+                          back, or, if it is meant to be empty, restart portway with `--allow-empty`";
 const INCOMPLETE: &str = "is another folder than before, and lacks files: it counts as complete when it has not changed for 3 s, \
                           or at a SIGHUP";
 const LEADS_NOWHERE: &str = "is a link to a folder that does not exist: restore that, or remove the link";
