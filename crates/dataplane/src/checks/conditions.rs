@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs;
 
-use kernel::host::{self, Address, Route};
+use kernel::host::{self, Address, Bridge, BridgePort, Route};
 use kernel::nft;
 use kernel::sysctl::{Sysctls, ThisMachine};
 use kernel::xtables::Programs;
@@ -93,15 +93,11 @@ impl Conditions {
         for link in links.into_iter().filter(|link| link.is_up).take(LINKS_MAX) {
             let mut read = LinkConditions::read(&mut ThisMachine, &link.name);
             read.is_inward = link.is_loopback || link.is_dummy;
-            let bridge = bridges.iter().find(|bridge| bridge.index == link.index);
-            read.bridge_calls = bridge.map(|bridge| {
-                let all = bridge_calls_of_all(&mut ThisMachine);
-                (all.0 || bridge.calls_iptables, all.1 || bridge.calls_ip6tables)
-            });
-            let takes_all = bridge.is_some_and(|bridge| bridge.is_promiscuous);
-            let ports = ports.iter().filter(|port| port.bridge == link.index && !takes_all);
-            let by_name = ports.filter_map(|port| Some((names.get(&port.index)?.clone(), port.is_hairpin)));
-            read.hairpin_ports = by_name.collect();
+            if let Some(bridge) = bridges.iter().find(|bridge| bridge.index == link.index) {
+                let ports = ports.iter().filter(|port| port.bridge == bridge.index);
+                let by_name = |port: &BridgePort| Some((names.get(&port.index)?.clone(), port.is_hairpin));
+                read.add_bridge(&mut ThisMachine, *bridge, ports.filter_map(by_name).collect());
+            }
             conditions.links.insert(link.index, read);
         }
         if let Some(load) = &mut conditions.conntrack {
@@ -157,6 +153,21 @@ impl LinkConditions {
             rp_filter: small(strict).max(small(of_all)),
             accept_ra: small(accept_ra),
             ..Self::default()
+        }
+    }
+}
+
+impl LinkConditions {
+    fn add_bridge(
+        &mut self,
+        settings: &mut impl Sysctls,
+        bridge: Bridge,
+        hairpin_ports: BTreeMap<String, bool>,
+    ) {
+        let all = bridge_calls_of_all(settings);
+        self.bridge_calls = Some((all.0 || bridge.calls_iptables, all.1 || bridge.calls_ip6tables));
+        if !bridge.is_promiscuous {
+            self.hairpin_ports = hairpin_ports;
         }
     }
 }

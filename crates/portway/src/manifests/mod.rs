@@ -14,6 +14,7 @@
 //! that was moved away or unmounted (`vanished`). And no file, whatever it holds, costs more than a second or its fair
 //! share of memory to refuse.
 
+mod arrivals;
 mod being_written;
 mod claims;
 mod disk;
@@ -44,6 +45,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::objects::{Change, ObjectKey, Origin, Problem};
+use arrivals::Arrivals;
 use being_written::{BeingWritten, WriterLimits};
 use claims::Claims;
 use disk::Identity;
@@ -123,8 +125,8 @@ pub struct Source {
     writer_limits: WriterLimits,
     /// An empty folder is meant.
     allows_empty: bool,
-    /// Paths of `--from` that held no object: the files that came since, and when the last one did.
-    filling: BTreeMap<PathBuf, (BTreeSet<Arc<Path>>, Instant)>,
+    /// Paths of `--from` that held no object, with the files that came since.
+    filling: BTreeMap<PathBuf, Arrivals>,
 }
 
 /// What the files leave in doubt, so that rules of a previous process may still be needed.
@@ -258,7 +260,7 @@ impl Source {
             self.folders.set_complete();
             self.filling.clear();
         }
-        vanished::lead_nowhere(&mut tree, &self.files, &self.claims);
+        vanished::mark_missing(&mut tree, &self.files, &self.claims);
         self.read_all(&tree);
         self.folders.follow(&self.roots, &mut tree, &self.claims);
         self.forget_all_but(&tree);
@@ -284,26 +286,19 @@ impl Source {
         }
     }
 
-    /// Who fills an empty path again copies one file after the other: it is complete when it was left alone for a while.
     fn follow_filling(&mut self) {
-        let now = Instant::now();
         for root in self.roots.clone() {
             if self.is_empty(&root) {
-                self.filling.insert(root, (BTreeSet::new(), now));
-            } else if let Some((known, since)) = self.filling.get_mut(&root) {
-                let files: BTreeSet<_> = self.claims.files_below(&root).cloned().collect();
-                if *known != files {
-                    (*known, *since) = (files, now);
-                }
+                self.filling.insert(root, Arrivals::of(BTreeSet::new()));
+            } else if let Some(arrivals) = self.filling.get_mut(&root) {
+                arrivals.see(self.claims.files_below(&root).cloned().collect());
             }
         }
-        let quiet = self.folders.quiet;
-        self.filling.retain(|_, (files, since)| files.is_empty() || since.elapsed() < quiet);
+        self.filling.retain(|_, arrivals| !arrivals.is_complete(self.folders.quiet));
     }
 
     fn is_filled(&self) -> bool {
-        let mut filled = self.filling.values().filter(|(files, _)| !files.is_empty());
-        filled.any(|(_, since)| since.elapsed() >= self.folders.quiet)
+        self.filling.values().any(|arrivals| arrivals.is_complete(self.folders.quiet))
     }
 
     /// Was the path read, all of it, and no object found?

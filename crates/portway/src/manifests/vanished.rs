@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::arrivals::Arrivals;
 use super::claims::Claims;
 use super::disk::{self, Identity};
 use super::tree::Tree;
@@ -39,8 +40,8 @@ pub(super) struct Folders {
     identities: BTreeMap<PathBuf, Identity>,
     /// Those of which it was unknown what they hold.
     unknown: BTreeSet<PathBuf>,
-    /// Those that took the place of another one and lack files, with what they hold and since when.
-    incomplete: BTreeMap<PathBuf, (BTreeSet<Arc<Path>>, Instant)>,
+    /// Those that took the place of another one and lack files.
+    incomplete: BTreeMap<PathBuf, Arrivals>,
     /// Paths of `--from`, and folders that could not be read: what was found there.
     probes: BTreeMap<PathBuf, Option<Identity>>,
 }
@@ -87,7 +88,7 @@ impl Folders {
     /// Is a path of `--from`, or a folder that could not be read, different now?
     pub(super) fn have_changed(&self) -> bool {
         self.probes.iter().any(|(path, found)| disk::probe(path) != *found)
-            || self.incomplete.values().any(|(_, since)| since.elapsed() >= self.quiet)
+            || self.incomplete.values().any(|arrivals| arrivals.is_complete(self.quiet))
     }
 
     /// Why a folder in the place of another one does not count, or not as a whole.
@@ -103,12 +104,10 @@ impl Folders {
         if folder.is_symlink() || self.are_complete {
             return None;
         }
-        let (known, since) =
-            self.incomplete.entry(folder.to_owned()).or_insert_with(|| (there.clone(), Instant::now()));
-        if *known != there {
-            (*known, *since) = (there, Instant::now());
-        }
-        (since.elapsed() < self.quiet).then_some(INCOMPLETE)
+        let arrivals =
+            self.incomplete.entry(folder.to_owned()).or_insert_with(|| Arrivals::of(there.clone()));
+        arrivals.see(there);
+        (!arrivals.is_complete(self.quiet)).then_some(INCOMPLETE)
     }
 
     fn remember(&mut self, roots: &[PathBuf], tree: &Tree) {
@@ -127,7 +126,7 @@ impl Folders {
 }
 
 /// Marks as unknown what leads to nothing. The tree is as it is now; `files` and `claims` are as they were.
-pub(super) fn lead_nowhere(tree: &mut Tree, files: &BTreeMap<Arc<Path>, Known>, claims: &Claims) {
+pub(super) fn mark_missing(tree: &mut Tree, files: &BTreeMap<Arc<Path>, Known>, claims: &Claims) {
     for (root, reason) in std::mem::take(&mut tree.missing_roots) {
         missing_root(root, reason, tree, files, claims);
     }

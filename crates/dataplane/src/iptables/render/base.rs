@@ -27,14 +27,14 @@ pub(super) fn base(renderer: &Renderer<'_>) -> Base {
             .chain([canary()])
             .collect(),
         mangle: vec![canary()],
-        last: has_guard.then(strangers_return).into_iter().chain(last_services(renderer)).collect(),
+        last: has_guard.then(return_foreign_sources).into_iter().chain(last_services(renderer)).collect(),
         jumps: jumps(has_guard),
     }
 }
 
 /// A translation comes before the kernel's own check of loopback addresses, and before [`guard`]: a neighbour that sends to
 /// 127.0.0.1 would be led to an endpoint (CVE-2020-8558). Upstream's rules do that.
-fn strangers_return() -> Rule {
+fn return_foreign_sources() -> Rule {
     let parts = [
         comment("localhost node ports answer this host alone"),
         Match::Destination(Is::Equal, loopback(Family::V4)),
