@@ -11,6 +11,7 @@ use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Simulated, Transaction, Value,
 };
+use kernel::sysctl;
 use kernel::xtables::{self, Legacy, Table};
 use model::Frontend;
 
@@ -173,4 +174,68 @@ fn cleanup_leaves_what_does_not_carry_our_mark() {
     let mut dataplane = fresh(&strangers());
     dataplane.cleanup().unwrap();
     assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
+}
+
+/// The kernel as a version without the set `reply-sources` left it.
+fn of_a_version_without_reply_sources(small: &Small) -> Simulated {
+    let mut kernel = held(small);
+    for family in Family::ALL {
+        let mut older = Transaction::new(family, "kube-proxy");
+        older.push(Operation::DeleteChain("stray-replies".into()));
+        older.push(Operation::DeleteSet("reply-sources".into()));
+        kernel.run(&older).unwrap();
+    }
+    kernel
+}
+
+#[test]
+fn an_upgrade_adds_the_set_that_a_previous_version_did_not_have_and_keeps_the_table() {
+    let small = web_and(&[("one", "10.96.0.21")]);
+    let mut dataplane = fresh(&of_a_version_without_reply_sources(&small));
+    assert!(!dataplane.differences(&small.table).unwrap().is_empty());
+    let synced = dataplane.sync(&small.table, Scope::Everything).unwrap();
+    assert!(synced.replaced.is_empty(), "{synced:?}");
+    // Two sets, two chains with a rule each, and five endpoints.
+    assert_eq!(synced.operations, 2 + 4 + 5, "{synced:?}");
+    let mut cold = fresh(&Simulated::default());
+    cold.sync(&small.table, Scope::Everything).unwrap();
+    let (found, wanted) = (listed(&mut dataplane), listed(&mut cold));
+    assert!(found == wanted, "{}", twin::difference(found.as_ref(), wanted.as_ref()));
+    assert!(dataplane.differences(&small.table).unwrap().is_empty());
+}
+
+#[test]
+fn stray_replies_pass_where_the_tracker_is_strict_and_the_setting_is_read_at_each_full_sync() {
+    let small = web_and(&[]);
+    let loose = |value| sysctl::Simulated::new([("net/netfilter/nf_conntrack_tcp_loose", value)]);
+    let mut dataplane = Nftables::beside(Simulated::default(), Options::default(), loose("0"));
+    let has_rule = |dataplane: &mut Nftables<Simulated, sysctl::Simulated>| {
+        dataplane.settle().unwrap();
+        let listed = dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap().unwrap();
+        listed.rules.get("stray-replies").is_some_and(|rules| rules.len() == 1)
+    };
+    for value in ["0", "1", "0"] {
+        *dataplane.settings() = loose(value);
+        dataplane.sync(&small.table, Scope::Everything).unwrap();
+        assert_eq!(has_rule(&mut dataplane), value == "1", "nf_conntrack_tcp_loose={value}");
+        assert!(dataplane.differences(&small.table).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_endpoint_of_two_services_stays_a_source_of_replies_until_both_are_gone() {
+    let mut small = web_and(&[]);
+    small.service("twice", "10.96.0.30", "None");
+    small.endpoints("twice", &["10.244.1.1"]);
+    let mut dataplane = fresh(&Simulated::default());
+    let sources = |dataplane: &mut Nftables<Simulated>, small: &Small| {
+        dataplane.sync(&small.table, Scope::Everything).unwrap();
+        dataplane.settle().unwrap();
+        listed(dataplane).unwrap().sets["reply-sources"].elements.len()
+    };
+    assert_eq!(sources(&mut dataplane, &small), 2);
+    small.endpoints("web", &["10.244.1.2"]);
+    assert_eq!(sources(&mut dataplane, &small), 2, "`twice` still has it");
+    small.endpoints("twice", &["10.244.1.2"]);
+    assert_eq!(sources(&mut dataplane, &small), 1);
 }

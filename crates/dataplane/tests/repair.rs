@@ -111,8 +111,8 @@ fn a_sync_of_one_port_writes_its_own_elements_alone() {
     let changed = small.take_changed();
     assert_eq!(changed.len(), 1);
     let synced = dataplane.sync(&small.table, Scope::Changed(&changed)).unwrap();
-    // One slot deleted and added, and one hairpin more.
-    assert_eq!((synced.operations, synced.was_full), (3, false));
+    // One slot deleted and added, one hairpin and one source of replies more.
+    assert_eq!((synced.operations, synced.was_full), (4, false));
     // Nothing at all: no verdict map is written, which would be validated as a whole.
     let synced = dataplane.sync(&small.table, Scope::Changed(&changed)).unwrap();
     assert_eq!(synced.operations, 0);

@@ -27,7 +27,7 @@
 //! | [`place`], [`node`], [`process`] | one namespace; one with pods and programs; one program |
 //! | [`server`] | TCP, UDP and SCTP servers that say who they are and whom they saw |
 //! | [`client`], [`held`], [`load`], [`latency`] | one question; a connection that stays; many; how long they take |
-//! | [`sctp`], [`mod@ping`] | hand-made packets over raw sockets |
+//! | [`sctp`], [`mod@ping`], [`stray`] | hand-made packets over raw sockets |
 //! | [`balancer`] | the load balancer in front of the nodes |
 //! | [`patience`] | how long is long enough |
 //! | [`statistics`] | is this balance fair? |
@@ -55,6 +55,7 @@ pub mod sctp;
 pub mod server;
 pub mod statistics;
 mod stop;
+pub mod stray;
 pub mod topology;
 
 pub use balancer::Balancer;

@@ -130,6 +130,7 @@ impl FamilyState {
         observed.compare_chains(&self.chains, &kept, &mut plan);
         observed.compare_elements(&self.all_elements(), &kept, &mut plan);
         let mut transaction = self.transaction();
+        transaction.extend(observed.missing_sets().map(|set| Operation::AddSet(set.definition())));
         plan.write(&mut transaction, &mut self.doomed);
         Some(transaction)
     }

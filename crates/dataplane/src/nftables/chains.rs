@@ -22,10 +22,14 @@ const ROUTE: &str = "route";
 const ROUTE_NODE_PORT: &str = "route-node-port";
 const OUTSIDE: &str = "outside";
 const OUTSIDE_NODE_PORT: &str = "outside-node-port";
+/// Upstream has no chain of this name: a base chain of a shared name at another hook would keep it from starting on our table.
+const STRAY_REPLIES: &str = "stray-replies";
 
 /// Destination NAT happens at this priority, source NAT at the other: the kernel's own numbers.
 const DSTNAT: i32 = -100;
 const SRCNAT: i32 = 100;
+/// After the connection tracker, which says what is invalid.
+const MANGLE: i32 = -150;
 
 /// A chain and its rules.
 pub(super) type Chains = BTreeMap<Name, (Chain, Vec<Rule>)>;
@@ -35,6 +39,7 @@ pub(super) type Chains = BTreeMap<Name, (Chain, Vec<Rule>)>;
 pub(super) struct Ground {
     family: Family,
     masquerade_mark: u32,
+    drops_stray_replies: bool,
     not_pod: Vec<Match>,
     at_node_address: Vec<Match>,
     /// Addresses on which node ports answer, where those are a list.
@@ -50,6 +55,7 @@ impl Ground {
         Self {
             family,
             masquerade_mark: options.masquerade_mark,
+            drops_stray_replies: options.drops_stray_replies,
             not_pod: not_pod(&node.pods, family),
             at_node_address: if is_all { any_local_address(family) } else { vec![in_node_addresses()] },
             node_addresses: if is_all { BTreeSet::new() } else { own.copied().collect() },
@@ -120,6 +126,9 @@ impl Writer<'_> {
         self.chain(base("nat-prerouting", HookPoint::Prerouting, DSTNAT), [vec![Statement::jump(ROUTE)]]);
         self.chain(base("nat-output", HookPoint::Output, DSTNAT), [vec![Statement::jump(ROUTE)]]);
         self.chain(base("nat-postrouting", HookPoint::Postrouting, SRCNAT), self.postrouting());
+        if self.ground.drops_stray_replies {
+            self.chain(base_filter(STRAY_REPLIES, HookPoint::Prerouting, MANGLE), [drop_stray_reply()]);
+        }
         self.chain(Chain::new(ROUTE), self.route());
         self.chain(Chain::new(OUTSIDE), outside_chain(SetId::Classes));
         self.chain(Chain::new(ROUTE_NODE_PORT), self.route_node_port());
@@ -287,6 +296,23 @@ impl Writer<'_> {
 
 fn base(name: &str, point: HookPoint, priority: i32) -> Chain {
     Chain::base(name, Hook { kind: ChainKind::Nat, point, priority, policy: Policy::Accept })
+}
+
+fn base_filter(name: &str, point: HookPoint, priority: i32) -> Chain {
+    Chain::base(name, Hook { kind: ChainKind::Filter, point, priority, policy: Policy::Accept })
+}
+
+/// A reply far ahead of the TCP window is invalid: it has no conntrack entry, so its source is not translated back. The client does not
+/// know that source and resets the connection. Packets that open or end a connection pass: where replies alone are routed over this
+/// node, the connection tracker calls those invalid, too.
+fn drop_stray_reply() -> Vec<Statement> {
+    vec![
+        Statement::Match(Match::CtStateInvalid),
+        Statement::Match(Match::Protocol(Protocol::TCP)),
+        Statement::Match(Match::TcpMidStream),
+        in_set(vec![Selector::Source, Selector::SourcePort], SetId::ReplySources),
+        Statement::Verdict(Verdict::Drop),
+    ]
 }
 
 fn key(door: Door) -> Vec<Selector> {

@@ -12,6 +12,7 @@ pub(super) struct Counts {
     pub(super) classes: Count<(Door, Class)>,
     pub(super) cluster_addresses: Count<IpAddr>,
     pub(super) hairpins: Count<IpAddr>,
+    pub(super) reply_sources: Count<(IpAddr, u16)>,
 }
 
 impl Counts {
@@ -19,12 +20,14 @@ impl Counts {
         self.classes.add(&needs.classes);
         self.cluster_addresses.add(&needs.cluster_addresses);
         self.hairpins.add(&needs.hairpins);
+        self.reply_sources.add(&needs.reply_sources);
     }
 
     pub(super) fn remove(&mut self, needs: &Needs) {
         self.classes.remove(&needs.classes);
         self.cluster_addresses.remove(&needs.cluster_addresses);
         self.hairpins.remove(&needs.hairpins);
+        self.reply_sources.remove(&needs.reply_sources);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One service port of the table → its elements, in one family.
 //!
 //! Its own elements (frontends, endpoints, source ranges) belong to it alone. Beside them stands what several service ports
-//! may need together: classes, cluster IPs, hairpins. Those are counted.
+//! may need together: classes, cluster IPs, hairpins, sources of replies. Those are counted.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,6 +25,8 @@ pub(super) struct Needs {
     pub(super) cluster_addresses: BTreeSet<IpAddr>,
     /// Its endpoints that may be on this node.
     pub(super) hairpins: BTreeSet<IpAddr>,
+    /// Its endpoints, if it is a TCP port.
+    pub(super) reply_sources: BTreeSet<(IpAddr, u16)>,
 }
 
 /// The endpoints of a sticky service port in `family`: all that a client may be remembered for. Empty when it is not
@@ -127,6 +129,9 @@ impl Writer<'_> {
         if let (Action::Forward(pool), Class::Forward(forward)) = (action, class) {
             let here = pool.endpoints().iter().filter(|e| e.place != Place::Elsewhere);
             self.needs.hairpins.extend(here.map(|e| e.address));
+            if route.frontend.protocol() == Protocol::Tcp {
+                self.needs.reply_sources.extend(pool.endpoints().iter().map(|e| (e.address, e.port)));
+            }
             if forward.sticky_seconds.is_none() {
                 self.slots(sets(door).endpoints, key, pool, if is_outside { LOCAL_SLOTS } else { 0 });
             }

@@ -260,7 +260,7 @@ impl FamilyState {
     }
 }
 
-/// New chains with their rules, and all the rest.
+/// New sets, new chains with their rules, and all the rest.
 ///
 /// A packet keeps the rules of the generation in which it began, but each of its lookups sees the newest elements. One that
 /// began just before a transaction would follow a new element into a new chain of that same transaction, find it empty and
@@ -272,6 +272,7 @@ fn new_chains_first(mut transaction: Transaction) -> (Transaction, Transaction) 
         let is_new = |operation: &mut Operation| match operation {
             Operation::AddChain(chain) => new.contains(&chain.name),
             Operation::AddRule(rule) => new.contains(&rule.chain),
+            Operation::AddSet(_) => true,
             _ => false,
         };
         first.extend(transaction.operations.extract_if(.., is_new));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use kernel::nft::{Element, Part, Transaction};
+use kernel::nft::{Element, Part, Transaction, Value};
 use model::net::IpNet;
 use model::{Family, ForwardingTable, ServicePortId};
 
@@ -60,6 +60,7 @@ impl FamilyState {
         let counts = &self.counts;
         all.extend(counts.cluster_addresses.needed().map(|ip| address(SetId::ClusterAddresses, *ip)));
         all.extend(counts.hairpins.needed().map(|ip| hairpin(*ip)));
+        all.extend(counts.reply_sources.needed().map(|endpoint| reply_source(*endpoint)));
         all.extend(counts.classes.needed().map(|class| class_element(*class)));
         all.extend(self.service_networks.iter().map(network));
         all.extend(self.left_alone.iter().map(|ip| address(SetId::LeftAlone, *ip)));
@@ -114,6 +115,9 @@ impl FamilyState {
         for (ip, is_needed) in counts.hairpins.take_touched() {
             plan.appear_or_go(hairpin(ip), is_needed);
         }
+        for (endpoint, is_needed) in counts.reply_sources.take_touched() {
+            plan.appear_or_go(reply_source(endpoint), is_needed);
+        }
         for (class, is_needed) in counts.classes.take_touched() {
             plan.appear_or_go(class_element(class), is_needed);
         }
@@ -158,12 +162,16 @@ fn hairpin(ip: IpAddr) -> (SetId, Element) {
     (SetId::Hairpins, Element::new(&[ip.into(), ip.into()]))
 }
 
+fn reply_source((ip, port): (IpAddr, u16)) -> (SetId, Element) {
+    (SetId::ReplySources, Element::new(&[ip.into(), Value::Port(port)]))
+}
+
 fn class_element((door, class): (Door, Class)) -> (SetId, Element) {
     let set = match door {
         Door::Address => SetId::Classes,
         Door::NodePort => SetId::NodePortClasses,
     };
-    let key = [kernel::nft::Value::Priority(class.number())];
+    let key = [Value::Priority(class.number())];
     (set, Element::new(&key).verdict(class.verdict(door)))
 }
 

@@ -1,6 +1,7 @@
 //! The names and numbers of the layout: tables, sets, marks, and the bits of `meta priority`.
 //!
-//! Changing anything here that a kernel holds means another [`LAYOUT`]: a table with another number is replaced whole.
+//! A new set is added to the table that a previous version left. Any other change of what a kernel holds means another [`LAYOUT`]: a table
+//! with another number is replaced whole.
 
 use kernel::nft::{Comment, Field, Flags, Set};
 
@@ -57,6 +58,8 @@ pub(super) enum SetId {
     NodeAddresses,
     /// Endpoints that may be on this node, paired with themselves.
     Hairpins,
+    /// Endpoints of TCP services, as sources of replies.
+    ReplySources,
     /// Load balancer frontends that not everybody may reach.
     Guarded,
     /// Who may.
@@ -92,12 +95,13 @@ pub(super) enum SetId {
 impl SetId {
     /// All of them, each after those that its meaning rests upon: additions in this order never show a frontend before its
     /// endpoints.
-    pub(super) const ALL: [SetId; 20] = [
+    pub(super) const ALL: [SetId; 21] = [
         SetId::ClusterAddresses,
         SetId::LeftAlone,
         SetId::ServiceNetworks,
         SetId::NodeAddresses,
         SetId::Hairpins,
+        SetId::ReplySources,
         SetId::Guarded,
         SetId::AllowedSources,
         SetId::Endpoints,
@@ -123,6 +127,7 @@ impl SetId {
             SetId::ServiceNetworks => "service-networks",
             SetId::NodeAddresses => "node-addresses",
             SetId::Hairpins => "hairpins",
+            SetId::ReplySources => "reply-sources",
             SetId::Guarded => "guarded",
             SetId::AllowedSources => "allowed-sources",
             SetId::Endpoints => "endpoints",
@@ -153,6 +158,7 @@ impl SetId {
             }
             SetId::ServiceNetworks => Set { flags: interval, ..Set::new(name, &[Destination]) },
             SetId::Hairpins => Set::new(name, &[Source, Destination]),
+            SetId::ReplySources => Set::new(name, &[Source, Port]),
             SetId::Guarded => Set::new(name, &frontend),
             SetId::AllowedSources => {
                 Set { flags: interval, ..Set::new(name, &[Destination, Protocol, Port, Source]) }
@@ -184,6 +190,7 @@ impl SetId {
             | SetId::LeftAlone
             | SetId::ServiceNetworks
             | SetId::NodeAddresses
+            | SetId::ReplySources
             | SetId::Guarded
             | SetId::OutsideFrontends
             | SetId::OutsideNodePorts

@@ -26,6 +26,7 @@ use std::time::Duration;
 use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::{Error, Kernel, Transaction};
+use kernel::sysctl::{self, Sysctls};
 pub(crate) use layout::TABLE;
 pub use meddling::Listener;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
@@ -46,35 +47,63 @@ pub fn owns(served: Served) -> bool {
 /// A packet is long past its lookups after this: what nothing leads to any more can go.
 const SETTLE_AFTER: Duration = Duration::from_millis(5);
 
+/// With 0 here, a packet in the middle of a connection that is not tracked is invalid.
+const TCP_LOOSE: &str = "net/netfilter/nf_conntrack_tcp_loose";
+
 /// What the operator chose for this mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The mark bit that says: hide the source of this connection.
     pub masquerade_mark: u32,
+    /// Drop replies of endpoints that are outside of the TCP window: a stray one resets its connection.
+    pub drops_stray_replies: bool,
     /// What the mode promises where Kubernetes leaves the choice.
     pub promises: Promises,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { masquerade_mark: 0x4000, promises: Promises::default() }
+        Self { masquerade_mark: 0x4000, drops_stray_replies: true, promises: Promises::default() }
     }
 }
 
-/// The nftables mode, on a kernel: the real one or the simulated twin.
+/// The nftables mode, on a kernel and beside its settings: real or simulated ones.
 #[derive(Clone, Debug)]
-pub struct Nftables<K> {
+pub struct Nftables<K, S = sysctl::Simulated> {
     kernel: Tracked<K>,
+    settings: S,
     v4: FamilyState,
     v6: FamilyState,
     leftovers: Leftovers,
 }
 
 impl<K: Kernel> Nftables<K> {
-    /// The mode on `kernel`, of whose contents nothing is known yet.
+    /// The mode on `kernel`, of whose contents nothing is known yet, without settings.
     pub fn new(kernel: K, options: Options) -> Self {
+        Self::beside(kernel, options, sysctl::Simulated::default())
+    }
+}
+
+impl<K: Kernel, S: Sysctls> Nftables<K, S> {
+    /// The mode on `kernel` with these settings.
+    pub fn beside(kernel: K, options: Options, settings: S) -> Self {
         let (v4, v6) = (FamilyState::new(Family::V4, options), FamilyState::new(Family::V6, options));
-        Self { kernel: Tracked::new(kernel), v4, v6, leftovers: Leftovers::Remove }
+        Self { kernel: Tracked::new(kernel), settings, v4, v6, leftovers: Leftovers::Remove }
+    }
+
+    /// The settings of the kernel.
+    pub fn settings(&mut self) -> &mut S {
+        &mut self.settings
+    }
+
+    /// A strict tracker calls every reply invalid whose connection it has not seen begin, also where replies alone are routed over this
+    /// node: then no reply is dropped. A setting that cannot be read changes nothing.
+    fn read_settings(&mut self) {
+        if let Ok(Some(value)) = self.settings.read(TCP_LOOSE) {
+            for state in [&mut self.v4, &mut self.v6] {
+                state.options.drops_stray_replies = value != "0";
+            }
+        }
     }
 
     /// The kernel.
@@ -108,12 +137,13 @@ impl<K: Kernel> Nftables<K> {
     }
 }
 
-impl<K: Kernel> Dataplane for Nftables<K> {
+impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let mut synced = Synced::default();
         let news = match scope {
             Scope::Changed(ids) => News::Of(ids),
             Scope::Everything | Scope::AllThatIsKnown => {
+                self.read_settings();
                 let leftovers = Leftovers::of(scope);
                 let is_same = std::mem::replace(&mut self.leftovers, leftovers) == leftovers;
                 if is_same && self.kernel.is_untouched() {
@@ -148,6 +178,7 @@ impl<K: Kernel> Dataplane for Nftables<K> {
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
+        self.read_settings();
         let mut found = Vec::new();
         for family in Family::ALL {
             let mut state = FamilyState::new(family, self.v4.options);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use kernel::nft::{Chain, Data, Element, Family, Listed, Name, Rule, Value};
+use kernel::nft::{Chain, Data, Element, Family, Listed, ListedSet, Name, Rule, Value};
 use model::{ForwardingTable, Frontend, Protocol};
 
 use super::adopt::{Kept, doors};
@@ -28,12 +28,13 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// The table, if it is of our layout to the last set, and nothing in it is foreign; else whose it seems to be. Another
-    /// one is replaced whole.
+    /// The table, if it is of our layout and nothing in it is foreign; else whose it seems to be. Another one is replaced whole. Sets may be
+    /// missing: a previous version had fewer.
     pub(super) fn of_our_layout(listed: Listed) -> Result<Self, Stranger> {
-        let has_set =
-            |set: SetId| listed.sets.get(set.name()).is_some_and(|found| found.set == set.definition());
-        let has_our_sets = listed.sets.len() == SetId::ALL.len() && SetId::ALL.into_iter().all(has_set);
+        let is_our_set = |found: &ListedSet| {
+            SetId::ALL.into_iter().any(|set| *found.set.name == *set.name() && found.set == set.definition())
+        };
+        let has_our_sets = listed.sets.values().all(is_our_set);
         let is_ours = listed.table.comment == Some(table_comment()) && !listed.table.is_dormant;
         if is_ours && has_our_sets && listed.unknown.is_empty() {
             return Ok(Self { listed });
@@ -45,6 +46,11 @@ impl Observed {
     /// The chains by which packets enter it.
     pub(super) fn doors(&self) -> Vec<Name> {
         doors(&self.listed)
+    }
+
+    /// The sets that are not there.
+    pub(super) fn missing_sets(&self) -> impl Iterator<Item = SetId> {
+        SetId::ALL.into_iter().filter(|set| !self.listed.sets.contains_key(set.name()))
     }
 
     /// Are the chains that are there entered where they should be? The kernel changes a hook in no other way than by

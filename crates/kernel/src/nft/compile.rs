@@ -22,7 +22,9 @@ const STATE_NEW: u32 = 1 << 3;
 const STATE_INVALID: u32 = 1;
 /// Where the flags are in a TCP header, and the bit of the first packet.
 const TCP_FLAGS: u32 = 13;
+const TCP_FIN: u8 = 1;
 const TCP_SYN: u8 = 2;
+const TCP_RST: u8 = 4;
 /// `RTN_LOCAL`: the routing tables say that this host answers to the address.
 const ROUTE_LOCAL: u32 = 2;
 /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`.
@@ -89,6 +91,8 @@ impl Program {
             }
             Match::CtStatusDnat => self.ct_bit(CtKey::Status, STATUS_DNAT),
             Match::CtStateNew => self.ct_bit(CtKey::State, STATE_NEW),
+            Match::CtStateInvalid => self.ct_bit(CtKey::State, STATE_INVALID),
+            Match::TcpMidStream => self.no_tcp_flag(TCP_FIN | TCP_SYN | TCP_RST),
             Match::MidStream => self.mid_stream(),
             Match::Local(side) => {
                 self.add(Expression::Fib { to: FIRST, is_source: *side == Side::Source });
@@ -171,10 +175,14 @@ impl Program {
         self.compare(false, &[0; 4]);
     }
 
-    fn mid_stream(&mut self) {
+    fn no_tcp_flag(&mut self, flags: u8) {
         self.add(Expression::Payload { to: FIRST, header: Header::Transport, offset: TCP_FLAGS, size: 1 });
-        self.add(Expression::Bitwise { register: FIRST, mask: vec![TCP_SYN], xor: vec![0] });
+        self.add(Expression::Bitwise { register: FIRST, mask: vec![flags], xor: vec![0] });
         self.compare(true, &[0]);
+    }
+
+    fn mid_stream(&mut self) {
+        self.no_tcp_flag(TCP_SYN);
         self.ct_bit(CtKey::State, STATE_NEW | STATE_INVALID);
     }
 

@@ -149,6 +149,10 @@ pub enum Match {
     CtStatusDnat,
     /// `ct state new`: it is the first packet of a connection.
     CtStateNew,
+    /// `ct state invalid`: the connection tracker could not assign it to a connection.
+    CtStateInvalid,
+    /// `tcp flags & (fin|syn|rst) == 0`: it neither opens nor ends a TCP connection. Only behind `meta l4proto tcp`.
+    TcpMidStream,
     /// `tcp flags & syn == 0 ct state new,invalid`: it belongs to a TCP connection that the kernel does not know.
     MidStream,
     /// `fib daddr type local`: this host answers to the address.

@@ -1,5 +1,6 @@
 //! What we set out to reach on two cores, and whether we did.
 
+use crate::established;
 use crate::results::Results;
 use crate::samples::Spread;
 use crate::traffic::{Round, Traffic};
@@ -11,6 +12,7 @@ const YARDSTICK_SERVICES: u32 = 10_000;
 const TIMES_FASTER: f64 = 50.0;
 const RSS_MIB: f64 = 100.0;
 const CONNECT_RATIO: f64 = 1.10;
+const ESTABLISHED_RATIO: f64 = 1.01;
 
 /// One goal.
 pub(crate) struct Goal {
@@ -27,6 +29,7 @@ pub(crate) fn judge(results: &Results) -> Vec<Goal> {
     goals.extend(yardstick(results));
     goals.extend(memory(results));
     goals.extend(connect(results));
+    goals.extend(established(results));
     goals
 }
 
@@ -81,4 +84,25 @@ fn connect(results: &Results) -> Vec<Goal> {
         }
     };
     results.traffic.iter().map(goal).collect()
+}
+
+fn established(results: &Results) -> Vec<Goal> {
+    let rounds = &results.established;
+    let goal = |what: &str, ratio: fn(&established::Round) -> f64| {
+        let Spread { median, least, most } = Spread::of(rounds.iter().map(ratio));
+        Goal {
+            wanted: format!(
+                "{what} of an open connection within 1.01 × that without the rule for stray replies"
+            ),
+            measured: format!("{median:.3} × ({least:.3} to {most:.3})"),
+            is_met: median <= ESTABLISHED_RATIO,
+        }
+    };
+    if rounds.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        goal("exchange", established::Round::exchange_ratio),
+        goal("64 KiB", established::Round::block_ratio),
+    ]
 }

@@ -9,6 +9,7 @@
 //! | `cold` | facts in memory → the kernel has all |
 //! | `changes` | one event → the kernel's acknowledgement; memory |
 //! | `traffic` | connects through a service and straight |
+//! | `established` | exchanges and throughput of an open connection, with and without the rule for stray replies |
 //! | `yardstick` | the usual layout, loaded by `nft -f` |
 //!
 //! Everything happens in network namespaces that the benchmark makes and that vanish with it.
@@ -22,6 +23,7 @@
 mod changes;
 mod cold;
 mod command;
+mod established;
 mod facts;
 mod goals;
 mod machine;
@@ -91,9 +93,10 @@ fn measure_part(part: &str, services: u32) -> Result<String> {
     match part {
         "cold" => line(&cold::measure(services)?),
         "changes" => line(&changes::measure(services)?),
+        "established" => line(&established::measure()?),
         "traffic" => line(&traffic::measure(services)?),
         "yardstick" => line(&yardstick::measure(services)?),
-        other => bail!("no part `{other}`: there are cold, changes, traffic and yardstick"),
+        other => bail!("no part `{other}`: there are cold, changes, established, traffic and yardstick"),
     }
 }
 
@@ -108,12 +111,13 @@ fn measure(scope: &Scope) -> Result<Results> {
     for services in scope.traffic {
         traffic.push(progress.step("connections", *services, || fresh("traffic", *services))?);
     }
+    let established = progress.step("an open connection", 10, || fresh("established", 10))?;
     // Last, because the kernel is busy for a while with taking the yardstick's rules away.
     let mut yardstick = Vec::new();
     for services in scope.yardstick.iter().filter(|_| yardstick::is_available()) {
         yardstick.push(progress.step("yardstick", *services, || measure_yardstick(*services))?);
     }
-    Ok(Results { machine, sizes, traffic, yardstick })
+    Ok(Results { machine, sizes, traffic, established, yardstick })
 }
 
 /// The yardstick, and right before it some cold syncs of ours: a machine's mood changes within a minute.
@@ -146,7 +150,8 @@ struct Progress {
 
 impl Progress {
     fn new(scope: &Scope) -> Self {
-        let total = scope.sizes.len() * (scope.cold_runs + 1) + scope.traffic.len() + scope.yardstick.len();
+        let total =
+            scope.sizes.len() * (scope.cold_runs + 1) + scope.traffic.len() + 1 + scope.yardstick.len();
         Self { done: 0, total }
     }
 

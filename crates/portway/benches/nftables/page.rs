@@ -1,13 +1,13 @@
 //! The figures as Markdown: printed on the screen, and a section of `docs/benchmarks.md`.
 
 use crate::changes::{CHANGES, Change};
-use crate::goals;
 use crate::results::{Results, Size};
 use crate::samples::Spread;
 use crate::table::table;
 use crate::traffic::{CONNECTS, ROUNDS, Round};
 use crate::upstream;
 use crate::yardstick::{ADDED, LIMIT, Yardstick};
+use crate::{established, goals};
 
 /// The whole section, without its heading.
 pub(crate) fn render(results: &Results) -> String {
@@ -30,6 +30,13 @@ pub(crate) fn render(results: &Results) -> String {
     parts.push("**Connections: from a pod through the last service, and straight to its pods**".into());
     parts.push(traffic(results));
     parts.push(traffic_note());
+    if !results.established.is_empty() {
+        parts.push(
+            "**An open connection through a service, with and without the rule for stray replies**".into(),
+        );
+        parts.push(established(results));
+        parts.push(established_note());
+    }
     parts.push("**Beside upstream**".into());
     parts.push(upstream::table(results));
     parts.push(upstream::note());
@@ -238,5 +245,33 @@ fn traffic_note() -> String {
          *no rules* is straight on a node whose kernel has none.\n\
          A connection in conn/s is connect, one line, close; client, servers and node share the cores.",
         number(u32::try_from(CONNECTS).unwrap_or(u32::MAX))
+    )
+}
+
+fn established(results: &Results) -> String {
+    let spread = |figure: fn(&established::Round) -> f64| Spread::of(results.established.iter().map(figure));
+    let ratio = |figure| {
+        let Spread { median, least, most } = spread(figure);
+        format!("{median:.3} ({least:.3} to {most:.3})")
+    };
+    let rows = [
+        vec![
+            "exchange of one byte".to_owned(),
+            format!("{:.2} µs", spread(established::Round::exchange_us).median),
+            ratio(established::Round::exchange_ratio),
+        ],
+        vec![
+            "64 KiB from the server".to_owned(),
+            format!("{:.1} Gbit/s", spread(established::Round::gigabits).median),
+            ratio(established::Round::block_ratio),
+        ],
+    ];
+    table(&["", "without", "time with ÷ without"], &rows)
+}
+
+fn established_note() -> String {
+    format!(
+        "Medians of {} rounds; of each turn in a round the quickest slice counts. Client and server take turns in one thread, so no wake-up hides the cost.",
+        established::ROUNDS
     )
 }

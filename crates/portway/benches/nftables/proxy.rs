@@ -10,6 +10,7 @@ use dataplane::nftables::{Nftables, Options};
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
 use kernel::nft::{Family, Kernel as _, Netlink};
+use kernel::sysctl::Simulated;
 use model::facts::Fact;
 use model::{Changed, Cluster, Event, ForwardingTable};
 
@@ -71,6 +72,14 @@ impl Proxy {
         let start = Instant::now();
         self.dataplane.settle()?;
         Ok(Times { model, whole, settle: start.elapsed() })
+    }
+
+    /// Compares everything, as if the kernel had these settings.
+    pub(crate) fn resync(&mut self, settings: Simulated) -> Result<()> {
+        *self.dataplane.settings() = settings;
+        self.dataplane.sync(&self.table, Scope::Everything)?;
+        self.dataplane.settle()?;
+        Ok(())
     }
 
     /// Reads everything back: the kernel must hold what the table says, and no endpoint beside it.

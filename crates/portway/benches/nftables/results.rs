@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::changes::{Change, Loaded};
 use crate::cold::Cold;
+use crate::established;
 use crate::machine::Machine;
 use crate::samples::Spread;
 use crate::traffic::Traffic;
@@ -15,6 +16,9 @@ pub(crate) struct Results {
     pub(crate) machine: Machine,
     pub(crate) sizes: Vec<Size>,
     pub(crate) traffic: Vec<Traffic>,
+    /// Empty in files of before it was measured.
+    #[serde(default)]
+    pub(crate) established: Vec<established::Round>,
     /// Empty where there is no `nft`.
     pub(crate) yardstick: Vec<Yardstick>,
 }

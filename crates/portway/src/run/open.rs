@@ -128,7 +128,11 @@ impl Wish {
 
     /// For the nftables dataplane.
     pub fn nftables_options(&self) -> nftables::Options {
-        nftables::Options { promises: self.mode.promises(), masquerade_mark: self.masquerade_mark() }
+        nftables::Options {
+            promises: self.mode.promises(),
+            masquerade_mark: self.masquerade_mark(),
+            ..nftables::Options::default()
+        }
     }
 
     /// For the iptables dataplane.
@@ -176,7 +180,7 @@ fn open_nftables(wish: &Wish) -> Result<Opened, RunError> {
     }
     let kernel = HostKernel::open(&families).map_err(|error| refused(&error))?;
     let monitor = listen_to_others(&kernel);
-    let dataplane = Box::new(Nftables::new(kernel, wish.nftables_options()));
+    let dataplane = Box::new(Nftables::beside(kernel, wish.nftables_options(), sysctl::ThisMachine));
     Ok(Opened { dataplane, monitor, glance: None, program: None, doors: Vec::new(), needs: None })
 }
 

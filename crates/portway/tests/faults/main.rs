@@ -83,7 +83,7 @@ fn whatever_goes_wrong_while_the_kernel_is_compared_no_packet_meets_a_third_tabl
 fn whatever_goes_wrong_after_a_restart_no_packet_meets_a_third_table() {
     let restart =
         |mut process: Process, _: &world::Change| story::start(process.kernel().below().kernel.clone());
-    let mut story = Story::from_old(FEWER, Told::Everything, restart);
+    let mut story = Story::from_old(FEWER, Told::Everything, restart).restarted();
     tell("a change over a restart", &mut story);
 }
 

@@ -50,6 +50,7 @@ pub(crate) struct Story {
     besides: Vec<Vec<Ends>>,
     /// Refused service ports are not as they were, but absent: the process did not see how they were.
     is_blind: bool,
+    is_restarted: bool,
     /// What the new table is in an empty kernel.
     cold: Vec<Listed>,
     /// The states of the kernel that were met.
@@ -114,6 +115,7 @@ impl Story {
             new,
             besides,
             is_blind: false,
+            is_restarted: false,
             cold,
             known,
             begin,
@@ -123,6 +125,12 @@ impl Story {
     /// Refused service ports may be absent.
     pub(crate) fn blind(mut self) -> Self {
         self.is_blind = true;
+        self
+    }
+
+    /// For a refused service port, what the kernel held before the restart may stay.
+    pub(crate) fn restarted(mut self) -> Self {
+        self.is_restarted = true;
         self
     }
 
@@ -227,6 +235,10 @@ impl Story {
         let absent = refused.iter().filter(was_absent).cloned().collect();
         besides.push(self.probes.by_model(&world::mixed(self.services, &names)));
         besides.push(self.probes.by_model(&world::without(self.services, &absent)));
+        if self.is_restarted {
+            // What the kernel holds for their frontends stays. Node ports have no address of their own: they answer on those of now.
+            besides.push(self.probes.by_model(&world::old_on_the_new_node(self.services)));
+        }
         besides
     }
 

@@ -57,6 +57,11 @@ pub(crate) fn mixed(services: u16, as_they_were: &BTreeSet<ServiceName>) -> Forw
     ForwardingTable::of(&cluster(facts(services, when, When::After).values()))
 }
 
+/// The table in which all Services are as they were, and the node is new.
+pub(crate) fn old_on_the_new_node(services: u16) -> ForwardingTable {
+    ForwardingTable::of(&cluster(facts(services, |_| When::Before, When::After).values()))
+}
+
 /// The table after the change, without these service ports.
 pub(crate) fn without(services: u16, absent: &BTreeSet<ServicePortId>) -> ForwardingTable {
     let mut facts = all_after(services);

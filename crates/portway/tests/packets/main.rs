@@ -89,6 +89,7 @@ mod needs_root {
                 flows::root_flows_of_a_deleted_service_do_not_leak_to_the_pod
                 flows::root_flows_of_a_service_that_was_deleted_during_a_restart_do_not_leak
                 flows::root_flows_of_others_are_left_alone
+                strays::root_a_stray_segment_resets_no_connection
                 vanished::root_clients_of_a_vanished_pod_are_reset_and_all_others_go_on
                 vanished::root_clients_of_the_last_pod_are_reset_also_where_the_tracker_is_strict
                 host::root_node_ports_move_with_the_address_of_the_host
@@ -136,6 +137,7 @@ mod needs_root {
             preconditions::root_pods_on_one_bridge_without_bridge_netfilter_are_named
             preconditions::root_a_pod_that_cannot_reach_itself_over_its_bridge_is_named
             preconditions::root_a_client_that_the_reverse_path_filter_drops_is_told_why
+            strays::root_replies_that_alone_pass_a_node_arrive
             takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody

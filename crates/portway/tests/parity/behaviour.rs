@@ -226,6 +226,12 @@ const KERNEL: &[Row] = &[
         "root_a_cleanup_leaves_nothing_and_gives_settings_back",
     ),
     of(
+        "a TCP segment far ahead of the window",
+        [Better, Same, Same, Same],
+        "upstream's nftables mode lets it pass, and the client resets its connection; here it is dropped by its source, and replies that alone are routed over the node pass. iptables mode drops what is invalid and forwarded, as upstream (docs/decisions/0029)",
+        "root_a_stray_segment_resets_no_connection",
+    ),
+    of(
         "`--ipvs-interface`, `portway.io/ipvs-scheduler`",
         [Without, Without, Better, Without],
         "an interface of the operator's choice, a scheduler for each Service; asked for by users",

@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
             Match::CtStatusDnat => self.destination.is_some(),
             Match::CtStateNew => true,
             // Only first packets are sent here.
-            Match::MidStream => false,
+            Match::CtStateInvalid | Match::TcpMidStream | Match::MidStream => false,
             Match::Local(side) => self.is_local(self.address(*side)),
             Match::Mark { mask, value } => self.packet.mark & mask == *value,
             Match::Priority { mask, value } => self.packet.priority & mask == *value,

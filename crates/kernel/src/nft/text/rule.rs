@@ -74,6 +74,8 @@ fn question(family: Family, question: &Match) -> String {
         }
         Match::CtStatusDnat => "ct status dnat".to_owned(),
         Match::CtStateNew => "ct state new".to_owned(),
+        Match::CtStateInvalid => "ct state invalid".to_owned(),
+        Match::TcpMidStream => "tcp flags & (fin | syn | rst) == 0".to_owned(),
         Match::MidStream => "tcp flags & syn == 0 ct state new,invalid".to_owned(),
         Match::Local(side) => format!("fib {} type local", address(*side)),
         Match::Mark { mask: u32::MAX, value } => format!("meta mark {}", mark(*value)),

@@ -23,6 +23,7 @@ pub(crate) mod short;
 pub(crate) mod sores;
 pub(crate) mod sources;
 pub(crate) mod starved;
+pub(crate) mod strays;
 pub(crate) mod switch;
 pub(crate) mod takeover;
 pub(crate) mod vanished;
