@@ -88,6 +88,7 @@ const SMOKE: &[Smoke] = &[
             "needs_vm::ipvs::root_an_endpoint_that_goes_keeps_its_connections_and_gets_no_new_ones",
             "needs_vm::ipvs::root_endpoints_that_drain_are_found_again_after_a_crash",
             "needs_vm::ipvs::root_clients_of_a_vanished_pod_are_reset_and_all_others_go_on",
+            "needs_vm::ipvs::root_a_stray_segment_resets_no_connection",
             "needs_vm::ipvs::root_a_service_gets_every_scheduler_that_the_kernel_has",
             "needs_vm::ipvs::root_what_virtual_servers_carried_is_counted",
             "needs_vm::ipvs::root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_only_root",

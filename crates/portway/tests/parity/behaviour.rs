@@ -228,7 +228,7 @@ const KERNEL: &[Row] = &[
     of(
         "a TCP segment far ahead of the window",
         [Better, Same, Same, Same],
-        "upstream's nftables mode lets it pass, and the client resets its connection; here it is dropped by its source, and replies that alone are routed over the node pass. iptables mode drops what is invalid and forwarded, as upstream (docs/decisions/0029)",
+        "upstream's nftables mode lets it pass, and the client resets its connection; here it is dropped by its source, and replies that alone are routed over the node pass. iptables mode drops what is invalid and forwarded, as upstream; in iptables and ipvs mode, masqueraded connections and those of the node itself are still reset, and `--conntrack-tcp-be-liberal` helps (docs/decisions/0029)",
         "root_a_stray_segment_resets_no_connection",
     ),
     of(

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use playground::stray::StraySender;
 use playground::{Ask, Family, Held, Protocol};
+use portway::modes::Mode;
 
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage};
@@ -24,8 +25,8 @@ pub(crate) fn root_a_stray_segment_resets_no_connection(setting: &Setting) {
     for family in Family::ALL {
         for (service, pod) in [(&near, "web-a-0"), (&far, "web-b-0")] {
             survives(&stage, "client-a", service.held_cluster_ip(family), pod);
-            // As upstream's, the rule of iptables mode is about forwarded packets: neither what is masqueraded nor this host's own.
-            if !setting.is_iptables() {
+            // iptables and ipvs mode are as upstream's: neither what is masqueraded nor connections of this host are protected.
+            if matches!(stage.mode(), Mode::Nftables | Mode::Userspace) {
                 survives(&stage, "outside", stage.place("a").at(family, service.held_node_port()), pod);
                 survives(&stage, "a", service.held_cluster_ip(family), pod);
             }
