@@ -28,7 +28,7 @@
 //! | [`server`] | TCP, UDP and SCTP servers that say who they are and whom they saw |
 //! | [`client`], [`held`], [`load`], [`latency`] | one question; a connection that stays; many; how long they take |
 //! | [`sctp`], [`mod@ping`], [`stray`] | hand-made packets over raw sockets |
-//! | [`balancer`] | the load balancer in front of the nodes |
+//! | [`balancer`], [`health`] | the load balancer in front of the nodes; what a health check answers |
 //! | [`patience`] | how long is long enough |
 //! | [`statistics`] | is this balance fair? |
 //!
@@ -40,6 +40,7 @@
 pub mod balancer;
 pub mod client;
 pub mod error;
+pub mod health;
 pub mod held;
 mod ip;
 pub mod latency;
