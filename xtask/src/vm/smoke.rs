@@ -78,6 +78,8 @@ const SMOKE: &[Smoke] = &[
             "needs_vm::ipvs::root_undefined_ports_unallocated_addresses_and_pings",
             "needs_vm::ipvs::root_a_client_stays_with_its_endpoint_at_every_frontend",
             "needs_vm::ipvs::root_weights_shape_the_shares",
+            "needs_vm::ipvs::root_endpoints_in_the_host_network_are_reached_from_everywhere",
+            "needs_vm::ipvs::root_services_that_change_while_they_are_served_are_served_as_they_say_now",
             "needs_vm::ipvs::root_endpoints_come_and_go_without_a_failed_connection",
             "needs_vm::ipvs::root_a_hand_over_disturbs_nobody",
             "needs_vm::ipvs::root_a_restart_disturbs_nobody",

@@ -63,6 +63,7 @@ mod needs_root {
                 sources::root_a_pod_keeps_its_address_and_others_are_masqueraded
                 sources::root_a_pod_that_reaches_itself_is_masqueraded
                 sources::root_masquerade_all_hides_pods_too
+                host_network::root_endpoints_in_the_host_network_are_reached_from_everywhere
                 sources::root_without_a_detector_nobody_is_masqueraded
                 detect::root_pods_are_known_by_their_nodes_network
                 detect::root_pods_are_known_by_their_bridge
@@ -81,6 +82,8 @@ mod needs_root {
                 frontends::root_external_ips_are_served
                 frontends::root_a_service_of_one_family_ignores_the_other
                 live::root_endpoints_come_and_go_without_a_failed_connection
+                changes::root_services_that_change_while_they_are_served_are_served_as_they_say_now
+                rolling::root_a_rolling_update_behind_a_balancer_that_asks_for_health_fails_no_connection
                 live::root_services_come_and_go_beside_one_that_serves
                 restart::root_a_hand_over_disturbs_nobody
                 flows::root_a_udp_client_whose_pod_was_replaced_reaches_the_new_one

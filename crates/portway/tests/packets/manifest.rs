@@ -2,8 +2,9 @@
 //!
 //! Every Service here has the same four ports (TCP, UDP and SCTP 80, and TCP 81 for connections that stay), node ports of
 //! its own, and both families unless it says otherwise. Its number makes its addresses: Service 7 is `10.96.0.7` and
-//! `fd00:96::7`.
+//! `fd00:96::7`. An endpoint is a pod by its name, or a node: that is a pod in the host network.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use playground::Family;
@@ -30,6 +31,9 @@ pub(crate) struct Service {
     /// Fields of `spec` beyond the usual ones.
     spec: Vec<(&'static str, Value)>,
     endpoints: Vec<(String, Value)>,
+    /// The node and the zone of an endpoint, where the EndpointSlice controller gave it a hint for that zone.
+    zones: BTreeMap<&'static str, (&'static str, &'static str)>,
+    has_node_ports: bool,
     /// Its slices are those of the EndpointSlice controller.
     follows_pods: bool,
 }
@@ -47,6 +51,8 @@ impl Service {
             annotations: json!({}),
             spec: Vec::new(),
             endpoints: Vec::new(),
+            zones: BTreeMap::new(),
+            has_node_ports: true,
             follows_pods: false,
         }
     }
@@ -62,6 +68,12 @@ impl Service {
         let conditions = json!({ "ready": false, "serving": serving, "terminating": true });
         self.endpoints.push((pod.to_owned(), conditions));
         self
+    }
+
+    /// Clients of a zone are to stay in it: of each endpoint its node and its zone. The node may be one that is not in the playground.
+    pub(crate) fn in_zones(mut self, zones: &[(&'static str, &'static str, &'static str)]) -> Self {
+        self.zones = zones.iter().map(|(pod, node, zone)| (*pod, (*node, *zone))).collect();
+        self.with("trafficDistribution", json!("PreferSameZone"))
     }
 
     /// A controller makes its slices from Pods; without this a person has written them.
@@ -104,6 +116,31 @@ impl Service {
     pub(crate) fn load_balanced(mut self) -> Self {
         self.kind = "LoadBalancer";
         self
+    }
+
+    /// The same, and the load balancer needs no node ports.
+    pub(crate) fn without_node_ports(mut self) -> Self {
+        self.has_node_ports = false;
+        self.load_balanced().with("allocateLoadBalancerNodePorts", json!(false))
+    }
+
+    /// It has a cluster IP alone.
+    pub(crate) fn inside(mut self) -> Self {
+        self.has_node_ports = false;
+        self.kind = "ClusterIP";
+        self
+    }
+
+    /// It is a name of something outside of the cluster.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.has_node_ports = false;
+        self.kind = "ExternalName";
+        self.with("externalName", json!(name))
+    }
+
+    /// Load balancers ask at this port whether a node has endpoints; outside traffic stays on the node.
+    pub(crate) fn health_checked(self, port: u16) -> Self {
+        self.with("externalTrafficPolicy", json!("Local")).with("healthCheckNodePort", json!(port))
     }
 
     /// It has external IPs, too.
@@ -189,6 +226,9 @@ impl Service {
                 "ports": self.service_ports(),
             },
         });
+        if self.kind == "ExternalName" {
+            service["spec"] = json!({ "type": self.kind, "ports": self.service_ports() });
+        }
         for (name, value) in &self.labels {
             service["metadata"]["labels"][name] = json!(value);
         }
@@ -205,8 +245,11 @@ impl Service {
 
     fn service_ports(&self) -> Value {
         let port = |(name, protocol, port, target, node_port): (&str, &str, u16, u16, u16)| {
-            let node_port = node_port + self.number;
-            json!({ "name": name, "protocol": protocol, "port": port, "targetPort": target, "nodePort": node_port })
+            let mut port = json!({ "name": name, "protocol": protocol, "port": port, "targetPort": target });
+            if self.has_node_ports {
+                port["nodePort"] = json!(node_port + self.number);
+            }
+            port
         };
         [
             ("tcp", "TCP", PORT, 8080, NODE_PORTS),
@@ -221,12 +264,18 @@ impl Service {
     fn slice(&self, family: Family, revision: u64) -> Value {
         let name = format!("{}-{}", self.name, family_name(family).to_lowercase());
         let endpoint = |(pod, conditions): &(String, Value)| {
-            json!({
-                "addresses": [pod_address(pod, family)],
+            let mut endpoint = json!({
+                "addresses": [address_of(pod, family)],
                 "nodeName": node_of(pod),
                 "targetRef": { "kind": "Pod", "name": pod },
                 "conditions": conditions,
-            })
+            });
+            if let Some((node, zone)) = self.zones.get(pod.as_str()) {
+                endpoint["nodeName"] = json!(node);
+                endpoint["zone"] = json!(zone);
+                endpoint["hints"] = json!({ "forZones": [{ "name": zone }] });
+            }
+            endpoint
         };
         let mut slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
@@ -252,14 +301,20 @@ impl Service {
     }
 }
 
-/// The Node objects of the playground.
+/// The Node objects of the playground: `a` is in zone `z1`, `b` in `z2`.
 pub(crate) fn nodes(revision: u64) -> Vec<Value> {
     let node = |(number, name): (u8, &str)| {
         let addresses = plan::node(number).both();
         json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": { "name": name, "labels": { "revision": revision.to_string() } },
+            "metadata": {
+                "name": name,
+                "labels": {
+                    "revision": revision.to_string(),
+                    "topology.kubernetes.io/zone": format!("z{number}"),
+                },
+            },
             "spec": { "podCIDRs": plan::pod_networks(number) },
             "status": { "addresses": addresses.map(|ip| json!({ "type": "InternalIP", "address": ip })) },
         })
@@ -267,9 +322,9 @@ pub(crate) fn nodes(revision: u64) -> Vec<Value> {
     (1..).zip(plan::NODES).map(node).collect()
 }
 
-/// The node of a pod, by the pod's name: `web-a-0` and `client-a` are on `a`.
+/// The node of a pod, by the pod's name: `web-a-0` and `client-a` are on `a`, and so is `a` itself.
 pub(crate) fn node_of(pod: &str) -> &'static str {
-    let letter = pod.split('-').nth(1).unwrap_or_default();
+    let letter = pod.split('-').nth(1).unwrap_or(pod);
     plan::NODES.into_iter().find(|node| *node == letter).unwrap_or_else(|| panic!("`{pod}` is on no node"))
 }
 
@@ -281,8 +336,12 @@ pub(crate) fn family_name(family: Family) -> &'static str {
     }
 }
 
-fn pod_address(pod: &str, family: Family) -> IpAddr {
-    let number = if node_of(pod) == "a" { 1 } else { 2 };
+fn address_of(pod: &str, family: Family) -> IpAddr {
+    let node = node_of(pod);
+    let number = if node == "a" { 1 } else { 2 };
+    if pod == node {
+        return plan::node(number).of(family);
+    }
     let pods = plan::server_pods(number, plan::SERVERS_MAX);
     let found = pods.iter().find(|(name, _)| name == pod);
     found.unwrap_or_else(|| panic!("the plan has no pod `{pod}`")).1.of(family)

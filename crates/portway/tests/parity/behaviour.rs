@@ -47,6 +47,10 @@ const SERVICES: &[Row] = &[
         "external-ips-are-not-served-where-the-gate-is-off",
     ),
     same("`allocateLoadBalancerNodePorts: false`", "load-balancer-without-node-port"),
+    same(
+        "type, node ports, `trafficDistribution` and affinity that change on a live Service",
+        "root_services_that_change_while_they_are_served_are_served_as_they_say_now",
+    ),
     same("both families, or one", "dual-stack-answers-in-both-families"),
     of(
         "TCP and UDP; SCTP",
@@ -78,6 +82,10 @@ const ENDPOINTS: &[Row] = &[
     same("ready, serving, terminating; unset conditions", "conditions-that-are-not-said"),
     same("terminating endpoints serve when no other does", "terminating-pods-serve-when-no-other-does"),
     same("zone hints and node hints", "node-hints-come-before-zone-hints"),
+    same(
+        "endpoints in the host network, from pods, nodes and outside",
+        "root_endpoints_in_the_host_network_are_reached_from_everywhere",
+    ),
     same("the first address of an endpoint alone is used", "only-the-first-address-of-an-endpoint-is-used"),
     better(
         "an endpoint at an address of a Service, in loopback, link-local, multicast, unspecified or broadcast ranges",
@@ -115,6 +123,10 @@ const POLICIES: &[Row] = &[
     ),
     same("`internalTrafficPolicy: Local`", "internal-policy-local-stays-on-the-node"),
     same("`sessionAffinity: ClientIP` and its time", "affinity-timeout-is-the-services-own"),
+    same(
+        "a rolling update with `externalTrafficPolicy: Local` behind a balancer that asks `healthCheckNodePort`",
+        "root_a_rolling_update_behind_a_balancer_that_asks_for_health_fails_no_connection",
+    ),
     same("`loadBalancerSourceRanges`", "source-ranges-keep-strangers-from-the-load-balancer"),
     better(
         "`loadBalancerSourceRanges` whose entries cannot be read",

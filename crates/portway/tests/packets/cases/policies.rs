@@ -35,7 +35,7 @@ pub(crate) fn root_internal_policy_local_stays_on_the_node(setting: &Setting) {
     let local = |web: Service| web.with("internalTrafficPolicy", "Local".into());
     let (one, both) = (local(Service::new("one", 1)), local(Service::new("both", 2)));
     let (one, both) = (one.on(&ON_A), both.on(&["web-a-0", "web-b-0", "web-b-1"]));
-    let Some(stage) = setting.stage(&[&one, &both]) else { return };
+    let Some(mut stage) = setting.stage(&[&one, &both]) else { return };
     stage.check(&[
         ("client-a", stage.cluster_ip(&one), Want::kept(&ON_A)),
         ("a", stage.cluster_ip(&one), Want::masqueraded(&ON_A)),
@@ -46,6 +46,17 @@ pub(crate) fn root_internal_policy_local_stays_on_the_node(setting: &Setting) {
         ("client-b", stage.cluster_ip(&both), Want::kept(&["web-b-0", "web-b-1"])),
         // The internal policy says nothing about node ports.
         ("outside", stage.node_port("b", &one), Want::masqueraded(&ON_A)),
+    ]);
+    // The last pods of node a terminate: those that still serve do, though node b has a ready one.
+    stage.apply_unheard(
+        &one.clone().on(&["web-b-0"]).terminating("web-a-0", true).terminating("web-a-1", false),
+    );
+    stage.apply(&both.clone().on(&["web-b-0"]).terminating("web-a-0", false));
+    stage.check(&[
+        ("client-a", stage.cluster_ip(&one), Want::kept(&ON_A)),
+        ("a", stage.cluster_ip(&one), Want::masqueraded(&ON_A)),
+        ("client-b", stage.cluster_ip(&one), Want::kept(&["web-b-0"])),
+        ("client-a", stage.cluster_ip(&both), Want::Silent),
     ]);
 }
 
