@@ -133,6 +133,7 @@ mod needs_root {
         // Once for all: a tour through every mode is the same wherever it begins. And from upstream's rules into this mode.
         cases! { Nftables:
             switch::root_switching_between_modes_and_programs_disturbs_nobody
+            remembered::root_affinity_outlives_restarts_and_another_iptables_program_but_no_other_mode
             preconditions::root_a_host_that_does_not_forward_is_named_wherever_one_asks
             preconditions::root_set_ip_forward_has_a_plain_host_forward
             preconditions::root_a_firewall_that_drops_is_named_and_the_printed_command_helps
@@ -236,6 +237,7 @@ mod needs_vm {
             switch::root_switching_from_ipvs_to_nftables_and_back_disturbs_nobody
             switch::root_switching_from_ipvs_to_iptables_nft_and_back_disturbs_nobody
             switch::root_switching_from_ipvs_to_iptables_legacy_and_back_disturbs_nobody
+            remembered::root_affinity_in_ipvs_outlives_restarts_but_no_other_mode
             carried::root_switching_from_ipvs_to_userspace_and_back_fails_no_new_connection
             schedulers::root_a_service_gets_every_scheduler_that_the_kernel_has
             schedulers::root_another_scheduler_fails_no_new_connection

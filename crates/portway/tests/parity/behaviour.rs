@@ -123,6 +123,12 @@ const POLICIES: &[Row] = &[
     ),
     same("`internalTrafficPolicy: Local`", "internal-policy-local-stays-on-the-node"),
     same("`sessionAffinity: ClientIP` and its time", "affinity-timeout-is-the-services-own"),
+    of(
+        "affinity is kept over a restart, and lost with another mode",
+        [Same, Same, Same, Same],
+        "userspace: lost with a restart too, as upstream's was",
+        "root_affinity_outlives_restarts_and_another_iptables_program_but_no_other_mode",
+    ),
     same(
         "a rolling update with `externalTrafficPolicy: Local` behind a balancer that asks `healthCheckNodePort`",
         "root_a_rolling_update_behind_a_balancer_that_asks_for_health_fails_no_connection",

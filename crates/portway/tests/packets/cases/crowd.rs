@@ -16,16 +16,16 @@ use crate::way::Way;
 
 const CLIENTS: u8 = 150;
 /// Nobody is forgotten for having rested.
-const HOURS: u32 = 10_800;
-const FIRST: &str = "web-a-0";
-const SECOND: &str = "web-b-0";
+pub(crate) const HOURS: u32 = 10_800;
+pub(crate) const FIRST: &str = "web-a-0";
+pub(crate) const SECOND: &str = "web-b-0";
 /// How many clients a list of `recent` has room for.
 const ROOM: &str = "/sys/module/xt_recent/parameters/ip_list_tot";
 
 pub(crate) fn root_a_crowd_of_clients_is_remembered_as_far_as_the_mode_can(setting: &Setting) {
     let web = Service::new("web", 1).on(&[FIRST]).sticky(HOURS);
     let Some(mut stage) = setting.stage(&[&web]) else { return };
-    let crowd = Family::ALL.map(|family| gather(&stage, family));
+    let crowd = Family::ALL.map(|family| gather(&stage, family, CLIENTS));
     for (family, clients) in Family::ALL.into_iter().zip(&crowd) {
         let servers = servers(&stage, &web, family, clients);
         assert!(servers.iter().all(|server| server == FIRST), "{servers:?}");
@@ -60,14 +60,14 @@ fn remembered(way: Way) -> usize {
 }
 
 /// Gives the outside client an address for each of the crowd.
-fn gather(stage: &Stage, family: Family) -> Vec<IpAddr> {
+pub(crate) fn gather(stage: &Stage, family: Family, count: u8) -> Vec<IpAddr> {
     let address = |number: u8| -> IpAddr {
         match family {
             Family::V4 => Ipv4Addr::new(172, 16, 0, 100 + number).into(),
             Family::V6 => Ipv6Addr::new(0xfd00, 0x172, 0, 0, 0, 0, 1, number.into()).into(),
         }
     };
-    let clients: Vec<IpAddr> = (0..CLIENTS).map(address).collect();
+    let clients: Vec<IpAddr> = (0..count).map(address).collect();
     let lines = clients.iter().map(|client| match family {
         Family::V4 => format!("addr add {client}/32 dev eth0"),
         Family::V6 => format!("addr add {client}/128 dev eth0 nodad"),
@@ -77,7 +77,7 @@ fn gather(stage: &Stage, family: Family) -> Vec<IpAddr> {
 }
 
 /// Who answers each of them, one after the other.
-fn servers(stage: &Stage, web: &Service, family: Family, clients: &[IpAddr]) -> Vec<String> {
+pub(crate) fn servers(stage: &Stage, web: &Service, family: Family, clients: &[IpAddr]) -> Vec<String> {
     let to = web.cluster_ip(family);
     let server = |client: &IpAddr| {
         let from = Ask { source: Some(SocketAddr::new(*client, 0)), ..Ask::within(PATIENCE) };

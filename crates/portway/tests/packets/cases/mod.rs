@@ -18,6 +18,7 @@ pub(crate) mod localhost;
 pub(crate) mod policies;
 pub(crate) mod preconditions;
 pub(crate) mod refusals;
+pub(crate) mod remembered;
 pub(crate) mod restart;
 pub(crate) mod rolling;
 pub(crate) mod schedulers;

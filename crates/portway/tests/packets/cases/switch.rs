@@ -101,10 +101,12 @@ fn there_and_back(setting: &Setting, other: Way) {
 }
 
 /// A node has the rules of its own way alone. Virtual servers stay while they have connections.
-fn rules_are_of(stage: &Stage, node: &str) -> bool {
+pub(crate) fn rules_are_of(stage: &Stage, node: &str) -> bool {
     let mut found = written(stage, node);
     found.retain(|way| *way != Way::Ipvs || stage.way() == Way::Ipvs);
-    found == [stage.way()] && has_ipvs_chains(stage, node) == (stage.way() == Way::Ipvs)
+    // The rules of userspace mode are chains of the same program.
+    let wanted = if stage.way() == Way::Userspace { Way::IptablesNft } else { stage.way() };
+    found == [wanted] && has_ipvs_chains(stage, node) == (stage.way() == Way::Ipvs)
 }
 
 fn has_ipvs_chains(stage: &Stage, node: &str) -> bool {
