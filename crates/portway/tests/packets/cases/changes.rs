@@ -204,6 +204,8 @@ fn hold(stage: &Stage, web: &Service) -> Vec<Held> {
             held.extend((0..OF_EACH_KIND).map(|_| open()));
         }
     }
+    // The relay forgets a UDP client after 3 s that asked once, and after 30 s one that asked twice.
+    held.iter_mut().for_each(goes_on);
     held
 }
 
