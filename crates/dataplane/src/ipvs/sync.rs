@@ -1,11 +1,12 @@
 //! The mode itself: what is wanted is compared with what is there, and the difference is written step by step.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use kernel::ipvs::{Request, What};
+use kernel::ipvs::{Protocol, Request, What};
 use kernel::xtables::Xtables;
 use model::flows::VanishedFlows;
 use model::table::NodeView;
@@ -224,9 +225,26 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
 
     fn plan(&self, delta: &Delta) -> Plan {
         let scheduler = |what: &What| self.wanted.items.server(what).map(|server| server.scheduler.as_str());
+        let protocols = OnceCell::new();
+        let has_connections = |what: &What| match what {
+            What::Address(_, protocol) => write::has_connections(*protocol),
+            What::Mark(..) => {
+                let protocols = protocols.get_or_init(|| self.protocols_by_mark());
+                protocols.get(what).copied().is_none_or(write::has_connections)
+            }
+        };
         let drains =
-            |what: &What| write::has_connections(what) && scheduler(what).is_none_or(Scheduler::passes_over);
+            |what: &What| has_connections(what) && scheduler(what).is_none_or(Scheduler::passes_over);
         plan(delta, &self.drain.servers(), &drains, &|what| self.places(what))
+    }
+
+    /// The protocols of virtual servers by mark: the kernel knows none of them, but each is one service port's.
+    fn protocols_by_mark(&self) -> BTreeMap<What, Protocol> {
+        let outside = self.wanted.items.outside();
+        let by_mark = |(place, mark): (Place, u32)| {
+            (What::Mark(mark, family_of_set(Family::of(place.ip))), place.protocol)
+        };
+        outside.map(by_mark).collect()
     }
 
     /// Where a virtual server is dialled, but for places that are silent anyway.

@@ -131,7 +131,7 @@ pub(super) fn deleted(steps: &[Step]) -> impl Iterator<Item = What> + '_ {
     requests.filter_map(|request| if let Request::Delete(what) = request { Some(*what) } else { None })
 }
 
-/// Whether real servers of a virtual server have connections worth waiting for. Those by mark may be of any protocol.
-pub(super) fn has_connections(what: &What) -> bool {
-    !matches!(what, What::Address(_, Protocol::UDP | Protocol::SCTP))
+/// Whether real servers of a protocol have connections worth waiting for.
+pub(super) fn has_connections(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::UDP | Protocol::SCTP)
 }

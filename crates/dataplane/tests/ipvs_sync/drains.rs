@@ -66,6 +66,26 @@ fn endpoints_of_udp_and_of_dh_go_at_once() {
     }
 }
 
+/// The kernel knows no protocol of a virtual server by mark: a client that keeps its UDP socket would stay with an endpoint that left.
+#[test]
+fn endpoints_by_mark_go_at_once_unless_their_service_port_is_tcp() {
+    for (protocol, left) in [("UDP", 1), ("SCTP", 1), ("TCP", 2)] {
+        let (mut mode, _) = fresh();
+        let local = |endpoints: &[&str]| {
+            let mut web = web("a", "10.96.0.1", protocol, endpoints);
+            web[0]["spec"]["externalTrafficPolicy"] = json!("Local");
+            of(&[web])
+        };
+        mode.sync(&local(&["10.244.0.1@a", "10.244.0.2@a", "10.244.1.3@b"]), Scope::Everything).unwrap();
+        let all = mode.doors().servers().virtual_servers().unwrap();
+        let mark = all.iter().map(|one| one.what).find(|what| matches!(what, What::Mark(..))).unwrap();
+        assert!(mode.doors().servers.set_connections(&mark, at("10.244.0.2:8080"), 0, 1));
+        let ids = [id("a", Protocol::parse(protocol).unwrap())];
+        changed(&mut mode, &local(&["10.244.0.1@a", "10.244.1.3@b"]), &ids);
+        assert_eq!(weights(&mut mode, &mark).len(), left, "{protocol}");
+    }
+}
+
 #[test]
 fn a_vanished_endpoint_goes_at_once_and_others_go_on_draining() {
     let (mut mode, _) = fresh();
