@@ -84,6 +84,8 @@ const SMOKE: &[Smoke] = &[
             "needs_vm::ipvs::root_a_hand_over_disturbs_nobody",
             "needs_vm::ipvs::root_a_restart_disturbs_nobody",
             "needs_vm::ipvs::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
+            "needs_vm::ipvs::root_a_kept_udp_socket_follows_its_pod_at_every_frontend",
+            "needs_vm::ipvs::root_large_payloads_pass_every_frontend_unchanged",
             "needs_vm::ipvs::root_ports_of_the_host_do_not_answer_at_addresses_of_services",
             "needs_vm::ipvs::root_a_cleanup_leaves_nothing_and_gives_settings_back",
             "needs_vm::ipvs::root_neighbours_hear_of_no_address_with_strict_arp",

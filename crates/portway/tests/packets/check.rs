@@ -12,7 +12,7 @@ use model::fate::OneOf;
 use model::{Fate, Protocol};
 use playground::{Family, Outcome, Refusal, Reply, patient};
 
-use crate::manifest::Service;
+use crate::manifest::{Service, TARGET_PORT, node_of};
 use crate::reference::{Verdict, verdict};
 use crate::stage::Stage;
 use crate::talk::{PATIENCE, SILENCE};
@@ -66,6 +66,8 @@ pub(crate) enum Want {
     Silent,
     /// The proxy leaves it alone, and nobody else answers.
     Untouched,
+    /// The proxy leaves it alone: the place that was dialled answers, and sees the client's own address.
+    Direct(&'static str),
 }
 
 impl Want {
@@ -151,6 +153,15 @@ impl Stage {
         })
     }
 
+    /// The server of a place, dialled at its own address and port: no Service has to do with it.
+    pub(crate) fn direct(&self, name: &'static str) -> Target {
+        let addresses = self.place(name).addresses();
+        let at = if name.contains('-') { node_of(name) } else { self.gateway };
+        Target::new(format!("{name} itself"), at, move |family| {
+            SocketAddr::new(addresses.of(family), TARGET_PORT)
+        })
+    }
+
     /// The node port of a Service on a node.
     pub(crate) fn node_port(&self, node: &'static str, service: &Service) -> Target {
         let (addresses, port) = (self.place(node).addresses(), service.node_port());
@@ -204,7 +215,8 @@ impl<'a> Row<'a> {
 
     fn check(&self) {
         let said = Want::of(&self.verdict.fate, self.stage);
-        self.demand(said == self.want, format_args!("the model says {said:?}"));
+        let is_left_alone = matches!(self.want, Want::Direct(_)) && said == Want::Untouched;
+        self.demand(said == self.want || is_left_alone, format_args!("the model says {said:?}"));
         match &self.want {
             Want::Lands(pods) => self.check_landings(pods),
             Want::Refused if self.is_own_datagram() && self.stage.way().refuses_in_two_ways() => {
@@ -218,7 +230,17 @@ impl<'a> Row<'a> {
             Want::Refused => self.check_refusal(),
             Want::Silent => self.check_outcome(SILENCE, Outcome::is_timed_out),
             Want::Untouched => self.check_outcome(SILENCE, |outcome| !outcome.is_answered()),
+            Want::Direct(place) => self.check_direct(place),
         }
+    }
+
+    fn check_direct(&self, place: &str) {
+        let client = self.stage.place(self.from);
+        let (source, outcome) = self.stage.talk.ask_from_own_address(client, self.protocol, self.to);
+        let Some(reply) = outcome.reply() else { self.fail(format_args!("{outcome}")) };
+        let is_same_port = source.port() == 0 || source.port() == reply.saw.port();
+        let is_seen = reply.saw.ip() == source.ip() && is_same_port;
+        self.demand(reply.server == place && is_seen, format_args!("{reply}"));
     }
 
     fn check_landings(&self, pods: &BTreeMap<String, bool>) {

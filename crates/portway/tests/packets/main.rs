@@ -86,7 +86,8 @@ mod needs_root {
                 rolling::root_a_rolling_update_behind_a_balancer_that_asks_for_health_fails_no_connection
                 live::root_services_come_and_go_beside_one_that_serves
                 restart::root_a_hand_over_disturbs_nobody
-                flows::root_a_udp_client_whose_pod_was_replaced_reaches_the_new_one
+                kept_sockets::root_a_kept_udp_socket_follows_its_pod_at_every_frontend
+                payload::root_large_payloads_pass_every_frontend_unchanged
                 flows::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one
                 flows::root_a_udp_client_that_spoke_before_any_endpoint_reaches_it_once_there_is_one
                 flows::root_flows_of_a_deleted_service_do_not_leak_to_the_pod

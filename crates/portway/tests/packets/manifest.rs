@@ -18,6 +18,8 @@ pub(crate) const HELD_PORT: u16 = 81;
 /// The first numbers of the node ports.
 const NODE_PORTS: u16 = 30_000;
 const HELD_NODE_PORTS: u16 = 31_000;
+/// The port on which server pods answer.
+pub(crate) const TARGET_PORT: u16 = 8080;
 
 /// A Service with its endpoints.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Service {
     /// The node and the zone of an endpoint, where the EndpointSlice controller gave it a hint for that zone.
     zones: BTreeMap<&'static str, (&'static str, &'static str)>,
     has_node_ports: bool,
+    /// The port of its endpoints, except that for connections that stay.
+    target_port: u16,
     /// Its slices are those of the EndpointSlice controller.
     follows_pods: bool,
 }
@@ -53,6 +57,7 @@ impl Service {
             endpoints: Vec::new(),
             zones: BTreeMap::new(),
             has_node_ports: true,
+            target_port: TARGET_PORT,
             follows_pods: false,
         }
     }
@@ -74,6 +79,19 @@ impl Service {
     pub(crate) fn in_zones(mut self, zones: &[(&'static str, &'static str, &'static str)]) -> Self {
         self.zones = zones.iter().map(|(pod, node, zone)| (*pod, (*node, *zone))).collect();
         self.with("trafficDistribution", json!("PreferSameZone"))
+    }
+
+    /// One more endpoint, whose pod runs and is not ready.
+    pub(crate) fn not_ready(mut self, pod: &str) -> Self {
+        self.endpoints
+            .push((pod.to_owned(), json!({ "ready": false, "serving": false, "terminating": false })));
+        self
+    }
+
+    /// Its endpoints listen on this port.
+    pub(crate) fn target_port(mut self, port: u16) -> Self {
+        self.target_port = port;
+        self
     }
 
     /// A controller makes its slices from Pods; without this a person has written them.
@@ -252,9 +270,9 @@ impl Service {
             port
         };
         [
-            ("tcp", "TCP", PORT, 8080, NODE_PORTS),
-            ("udp", "UDP", PORT, 8080, NODE_PORTS),
-            ("sctp", "SCTP", PORT, 8080, NODE_PORTS),
+            ("tcp", "TCP", PORT, self.target_port, NODE_PORTS),
+            ("udp", "UDP", PORT, self.target_port, NODE_PORTS),
+            ("sctp", "SCTP", PORT, self.target_port, NODE_PORTS),
             ("held", "TCP", HELD_PORT, 8081, HELD_NODE_PORTS),
         ]
         .map(port)
@@ -286,9 +304,9 @@ impl Service {
             },
             "addressType": family_name(family),
             "ports": [
-                { "name": "tcp", "protocol": "TCP", "port": 8080 },
-                { "name": "udp", "protocol": "UDP", "port": 8080 },
-                { "name": "sctp", "protocol": "SCTP", "port": 8080 },
+                { "name": "tcp", "protocol": "TCP", "port": self.target_port },
+                { "name": "udp", "protocol": "UDP", "port": self.target_port },
+                { "name": "sctp", "protocol": "SCTP", "port": self.target_port },
                 { "name": "held", "protocol": "TCP", "port": 8081 },
             ],
             "endpoints": self.endpoints.iter().map(endpoint).collect::<Vec<_>>(),

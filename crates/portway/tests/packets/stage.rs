@@ -265,6 +265,14 @@ impl Stage {
         self.wait_for_both();
     }
 
+    /// Adds or replaces all of these, and waits until both nodes have them.
+    pub(crate) fn apply_all(&mut self, services: &[Service]) {
+        for service in services {
+            self.put(service);
+        }
+        self.wait_for_both();
+    }
+
     /// Removes a Service, and waits until both nodes have forgotten it.
     pub(crate) fn delete(&mut self, service: &Service) {
         self.delete_unheard(service);

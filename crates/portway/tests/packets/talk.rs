@@ -46,6 +46,27 @@ impl Talk {
         }
     }
 
+    /// Asks once from the client's own address, also where the kernel would choose another. Whom the peer must see if nobody
+    /// changes the source, and how it ended. The port is 0 where the kernel chooses it.
+    pub(crate) fn ask_from_own_address(
+        &self,
+        from: &Place,
+        protocol: Protocol,
+        to: SocketAddr,
+    ) -> (SocketAddr, Outcome) {
+        let family = Family::of(to.ip());
+        self.count(family, protocol, 1);
+        let bound = |port, over| {
+            let source = from.at(family, port);
+            (source, ask(from, over, to, &Ask { source: Some(source), ..Ask::within(PATIENCE) }))
+        };
+        match protocol {
+            Protocol::Tcp => bound(0, playground::Protocol::Tcp),
+            Protocol::Udp => bound(self.unused_port(), playground::Protocol::Udp),
+            Protocol::Sctp => (from.at(family, 0), sctp_init(from, to, PATIENCE)),
+        }
+    }
+
     /// So many were asked elsewhere.
     pub(crate) fn count(&self, family: Family, protocol: Protocol, more: u64) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -144,6 +144,10 @@ const POLICIES: &[Row] = &[
         "masquerade-by-interface-prefix",
     ),
     same("masqueradeAll", "masquerade-all-hides-pods-too"),
+    same(
+        "traffic of no Service keeps its source, also with masqueradeAll",
+        "traffic-of-no-service-keeps-its-source",
+    ),
     better(
         "hairpin of an endpoint whose `nodeName` is not set",
         "masqueraded; upstream's nftables mode does not, and hand-written slices leave it out",
@@ -191,6 +195,14 @@ const REFUSALS: &[Row] = &[
 ];
 
 const KERNEL: &[Row] = &[
+    same(
+        "a UDP client that keeps its socket follows its pod: ready, on another port, replaced; at every frontend, under every policy",
+        "root_a_kept_udp_socket_follows_its_pod_at_every_frontend",
+    ),
+    same(
+        "large payloads pass every frontend unchanged: 3 MB over TCP, a fragmented datagram of 60,000 bytes",
+        "root_large_payloads_pass_every_frontend_unchanged",
+    ),
     better(
         "stale flows",
         "UDP and SCTP, also of deleted Services, node ports on this node's addresses; upstream: UDP, when endpoints change, node ports by port alone (docs/decisions/0003)",

@@ -1,5 +1,5 @@
 //! UDP clients keep one socket for hours. What the connection tracker remembers of them must not outlive the Service or the
-//! endpoint that it leads to.
+//! endpoint that it leads to. `kept_sockets` has the changes of endpoints while portway runs.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -32,15 +32,6 @@ fn all_reach(clients: &mut [Held], server: &str) {
     for held in clients {
         until(&format!("the same socket reaches {server}"), || held.ping(SILENCE).server() == Some(server));
     }
-}
-
-pub(crate) fn root_a_udp_client_whose_pod_was_replaced_reaches_the_new_one(setting: &Setting) {
-    let web = Service::new("web", 1).on(&OLD);
-    let Some(mut stage) = setting.stage(&[&web]) else { return };
-    let mut clients = clients(&stage, &web);
-    all_reach(&mut clients, OLD[0]);
-    stage.apply(&web.clone().on(&NEW));
-    all_reach(&mut clients, NEW[0]);
 }
 
 /// Nobody was there to see it happen.

@@ -120,7 +120,7 @@ fn kinds() -> impl Iterator<Item = (Family, Protocol)> {
     Family::ALL.into_iter().flat_map(|family| [(family, Protocol::Tcp), (family, Protocol::Udp)])
 }
 
-fn localhost(family: Family) -> IpAddr {
+pub(super) fn localhost(family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::LOCALHOST.into(),
         Family::V6 => Ipv6Addr::LOCALHOST.into(),
