@@ -118,12 +118,13 @@ impl Node {
     }
 
     /// Gives the link to the outside, whatever its name is by now, the addresses and routes that the kernel took away when
-    /// it went down.
+    /// it went down. Waits until the kernel has raised the carrier: until then it has no way for IPv6 packets.
     pub fn furnish_uplink(&self, link: &str) -> Result<()> {
         let mut batch = Batch::default();
         self.add_uplink(&mut batch, link);
         batch.run(&self.place)?;
-        self.plug()
+        self.plug()?;
+        self.wait_for_links()
     }
 
     fn add_uplink(&self, batch: &mut Batch, link: &str) {

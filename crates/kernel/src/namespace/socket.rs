@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sys::poll;
 use crate::socket::sys;
@@ -46,7 +46,7 @@ impl RawSocket {
         let fd = sys::socket(family, libc::SOCK_RAW, protocol.into())?;
         report_icmp_errors(fd.as_fd(), local)?;
         sys::bind(fd.as_fd(), SocketAddr::new(local, 0))?;
-        Ok(Self { socket: fd.into(), local })
+        Self::never_blocking(fd.into(), local)
     }
 
     /// The same, but it hears of no errors: it only hears, beside whoever else does, what is delivered to `local`.
@@ -54,7 +54,12 @@ impl RawSocket {
         let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let fd = sys::socket(family, libc::SOCK_RAW, protocol.into())?;
         sys::bind(fd.as_fd(), SocketAddr::new(local, 0))?;
-        Ok(Self { socket: fd.into(), local })
+        Self::never_blocking(fd.into(), local)
+    }
+
+    fn never_blocking(socket: UdpSocket, local: IpAddr) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, local })
     }
 
     /// The address that it is bound to.
@@ -74,14 +79,30 @@ impl RawSocket {
 
     /// Takes one packet, waiting up to `limit`; `None` when there is none.
     pub fn receive(&self, limit: Duration) -> io::Result<Option<Packet>> {
-        if !wait_readable(&[self.as_fd()], Some(limit))?[0] {
-            return Ok(None);
-        }
         let mut buffer = vec![0; PACKET_SIZE_MAX];
-        let (size, source) = self.socket.recv_from(&mut buffer)?;
+        let received = receive_within(self.as_fd(), limit, || self.socket.recv_from(&mut buffer))?;
+        let Some((size, source)) = received else { return Ok(None) };
         buffer.truncate(size);
         Ok(Some(Packet { source: source.ip(), payload: without_header(buffer, self.local) }))
     }
+}
+
+/// Calls `receive` when the socket, which never blocks, is readable; `None` when nothing came within `limit`.
+///
+/// A socket that was readable may have nothing: an error that has been read meanwhile, or a packet with a wrong checksum.
+fn receive_within<T>(
+    socket: BorrowedFd<'_>,
+    limit: Duration,
+    mut receive: impl FnMut() -> io::Result<T>,
+) -> io::Result<Option<T>> {
+    let deadline = Instant::now() + limit;
+    while wait_readable(&[socket], Some(deadline.saturating_duration_since(Instant::now())))?[0] {
+        match receive() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            received => return received.map(Some),
+        }
+    }
+    Ok(None)
 }
 
 impl AsFd for RawSocket {
@@ -121,19 +142,19 @@ impl LinkSocket {
     /// Opens one in the calling thread's namespace. Needs root.
     pub fn open() -> io::Result<Self> {
         let everything = u16::try_from(libc::ETH_P_ALL).unwrap_or_default().to_be();
-        let fd = sys::socket(libc::AF_PACKET, libc::SOCK_DGRAM, everything.into())?;
-        Ok(Self { socket: fd.into() })
+        let socket: UdpSocket = sys::socket(libc::AF_PACKET, libc::SOCK_DGRAM, everything.into())?.into();
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket })
     }
 
     /// Takes one packet, beginning with its IP header and waiting up to `limit`; `None` when there is none.
     pub fn receive(&self, limit: Duration) -> io::Result<Option<Vec<u8>>> {
-        if !wait_readable(&[self.as_fd()], Some(limit))?[0] {
-            return Ok(None);
-        }
         let mut buffer = vec![0; PACKET_SIZE_MAX];
-        let size = self.socket.recv(&mut buffer)?;
-        buffer.truncate(size);
-        Ok(Some(buffer))
+        let received = receive_within(self.as_fd(), limit, || self.socket.recv(&mut buffer))?;
+        Ok(received.map(|size| {
+            buffer.truncate(size);
+            buffer
+        }))
     }
 }
 
