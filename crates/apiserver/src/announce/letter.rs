@@ -85,12 +85,12 @@ impl Letter {
         format!("{about}.{:x}", self.stamp)
     }
 
-    /// Upstream does not know the `uid` either, and writes the name there; `kubectl describe node` looks for that.
+    /// As upstream writes it since 1.35: with the version of the API, and without a `uid`, which neither knows.
     fn regarding(&self, node: &str) -> Value {
         match &self.said.regarding {
-            Regarding::Node => json!({"kind": "Node", "name": node, "uid": node}),
+            Regarding::Node => json!({"apiVersion": "v1", "kind": "Node", "name": node}),
             Regarding::Service(service) => json!({
-                "kind": "Service", "namespace": service.namespace(), "name": service.name(), "uid": service.to_string(),
+                "apiVersion": "v1", "kind": "Service", "namespace": service.namespace(), "name": service.name(),
             }),
         }
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(event["eventTime"], "1970-01-01T00:00:00.000000Z");
         assert_eq!(
             event["regarding"],
-            json!({"kind": "Service", "namespace": "shop", "name": "web", "uid": "shop/web"})
+            json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "web"})
         );
         assert_eq!((&event["type"], &event["series"]), (&json!("Warning"), &Value::Null));
         assert_eq!(event["reportingInstance"], "kube-proxy-a");
@@ -144,7 +144,7 @@ mod tests {
     fn a_node_has_no_namespace_and_its_events_are_in_default() {
         let letter = letter(Regarding::Node, Some(Series { count: 7, last: Timestamp::UNIX_EPOCH }));
         assert_eq!(letter.own_path("a"), "/apis/events.k8s.io/v1/namespaces/default/events/a.170000");
-        assert_eq!(letter.event("a")["regarding"], json!({"kind": "Node", "name": "a", "uid": "a"}));
+        assert_eq!(letter.event("a")["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "a"}));
         assert_eq!(letter.event("a")["series"]["count"], 7);
         assert_eq!(letter.patch().unwrap()["series"], letter.event("a")["series"]);
     }

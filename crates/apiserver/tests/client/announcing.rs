@@ -68,7 +68,7 @@ fn an_event_arrives_as_upstreams_recorder_writes_it() {
     until(&server, "two Events", |events| events.len() == 2);
     let [start, refusal] = server.events().try_into().unwrap();
     assert_eq!(start["metadata"]["namespace"], "default");
-    assert_eq!(start["regarding"], json!({"kind": "Node", "name": "a", "uid": "a"}));
+    assert_eq!(start["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "a"}));
     let words = ["reason", "type", "action", "reportingController", "reportingInstance"];
     assert_eq!(
         words.map(|word| start[word].as_str().unwrap()),

@@ -160,6 +160,7 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
             OR_DOCUMENT,
         )?,
         wish: asked.wish,
+        is_default_mode: loaded.document.mode.is_empty(),
         relay: RelaySettings { ports, udp_timeout: usual, drain_timeout: usual },
         config: asked.config,
         run_dir,

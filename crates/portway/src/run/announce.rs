@@ -14,6 +14,7 @@ use model::ServiceName;
 use super::RunError;
 use super::listeners::Listener;
 use super::origin::Origin;
+use crate::modes::Mode;
 
 /// So long the last word of a process that ends may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -63,10 +64,31 @@ fn log(said: &Announcement) {
     tracing::debug!(reason = said.reason, regarding = ?said.regarding, "{}", said.note);
 }
 
+/// What is said at the start, in upstream's order.
+pub(super) fn greetings(mode: Mode, is_default_mode: bool) -> Vec<Announcement> {
+    is_default_mode.then(|| default_mode(mode)).into_iter().chain([started()]).collect()
+}
+
 /// This portway has started.
-pub(super) fn started() -> Announcement {
+fn started() -> Announcement {
     let (reason, note) = ("Starting", String::new());
     Announcement { reason, tone: Tone::Normal, action: STARTING, regarding: Regarding::Node, note }
+}
+
+/// Nobody chose a mode, and upstream's next default is another one. In upstream's words, so that who searches for them finds these nodes too.
+fn default_mode(mode: Mode) -> Announcement {
+    let note = format!(
+        "No kube-proxy mode specified: defaulting to '{mode}'. Note that in Kubernetes 1.40 the default mode will switch to 'nftables'. If \
+         you wish to continue using '{mode}' mode, you must explicitly specify 'mode: {mode}' in the kube-proxy config file, or \
+         '--proxy-mode {mode}' on the kube-proxy command line."
+    );
+    Announcement {
+        reason: "KubeProxyDefaultMode",
+        tone: Tone::Warning,
+        action: STARTING,
+        regarding: Regarding::Node,
+        note,
+    }
 }
 
 /// Nobody can be answered at this port. Upstream says this of its own ports only before it gives up.

@@ -284,6 +284,7 @@ fn start() -> Loop {
         pace: PaceOptions::default(),
         glance: None,
         vanished_tcp: VanishedTcp::Reset,
+        is_default_mode: false,
         now: now(Duration::ZERO),
     })
 }

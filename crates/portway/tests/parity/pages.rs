@@ -33,8 +33,17 @@ const MISSING_METRICS: [(&str, &str); 9] = [
 /// Reason, what it is about, and what becomes of it.
 const EVENTS: [(&str, &str, &str); 7] = [
     ("Starting", "Node", "same"),
-    ("KubeProxyDefaultMode", "Node", "not offered: whoever names no mode is told in the log"),
-    ("IPVSDeprecation", "Node", "not offered: no mode is deprecated"),
+    (
+        "KubeProxyDefaultMode",
+        "Node",
+        "same, as `kube-proxy`; `portway run` sends none, since its default does not change",
+    ),
+    (
+        "IPVSDeprecation",
+        "Node",
+        "not offered: upstream announces the end of its ipvs mode, and this one stays, so a Warning for every node would not be true here. `/proxyMode` \
+         tells which nodes use it; docs/config.md says what a return to upstream needs",
+    ),
     ("FailedToStartProxierHealthcheck", "Node", "better: also without `bindAddressHardFail`"),
     ("FailedToStartMetricServer", "Node", "better: also without `bindAddressHardFail`"),
     ("FailedToStartServiceHealthcheck", "Service", "same"),
@@ -94,7 +103,7 @@ pub(crate) fn section() -> String {
         "## Metrics\n\n{metrics}\nOur own begin with `portway_`. Those of each Service and endpoint are of what the relay carries (userspace mode, and node ports on localhost in every \
          mode) and, in ipvs mode, of what the kernel counts (endpoints in clusters of up to 200 virtual servers). The rules of nftables and iptables \
          mode count nothing: a counter in them costs every packet.\n\n## Events\n\n{events}\n\
-         Equal ones are one Event with a series, as upstream's. Of different ones 25 are sent at once, then one every 10 s; while the server is \
+         `regarding` has `apiVersion: v1` and no `uid`, as upstream's since 1.35. Equal ones are one Event with a series, as upstream's. Of different ones 25 are sent at once, then one every 10 s; while the server is \
          away 64 wait, and each is tried 8 times: a bad day of a node must not be the API server's.\n\n## Pages\n\n{pages}"
     )
 }
@@ -102,6 +111,7 @@ pub(crate) fn section() -> String {
 pub(crate) fn shown_by() -> impl Iterator<Item = &'static str> {
     [
         "each_mode_shows_exactly_upstreams_metrics_beside_ours",
+        "whoever_names_no_mode_is_told_of_upstreams_next_default_and_nobody_else_is",
         "a_health_check_that_cannot_be_answered_is_told_as_upstream_does",
     ]
     .into_iter()

@@ -211,6 +211,28 @@ fn a_node_that_is_about_to_go_is_not_eligible_and_nothing_is_written_for_that() 
 }
 
 #[test]
+fn whoever_names_no_mode_is_told_of_upstreams_next_default_and_nobody_else_is() {
+    let mut sim = sim();
+    sim.files(vec![local("web", "10.96.0.7", 30_501)]);
+    assert_eq!(sim.reasons(), ["Starting"]);
+    let mut sim = sim_by_default();
+    sim.files(vec![local("web", "10.96.0.7", 30_501)]);
+    sim.pass(SECOND);
+    assert_eq!(sim.reasons(), ["KubeProxyDefaultMode", "Starting"], "once");
+    let said = &sim.announced[0];
+    assert_eq!(
+        (said.tone, said.action, &said.regarding),
+        (Tone::Warning, "StartKubeProxy", &Regarding::Node)
+    );
+    assert_eq!(
+        said.note,
+        "No kube-proxy mode specified: defaulting to 'iptables'. Note that in Kubernetes 1.40 the default mode will switch to 'nftables'. If you \
+         wish to continue using 'iptables' mode, you must explicitly specify 'mode: iptables' in the kube-proxy config file, or '--proxy-mode \
+         iptables' on the kube-proxy command line."
+    );
+}
+
+#[test]
 fn a_port_that_cannot_be_had_is_told_once_and_so_is_its_recovery() {
     let mut sim = sim();
     sim.files(vec![local("web", "10.96.0.7", 30_501)]);

@@ -116,8 +116,26 @@ fn sim_of<D: Dataplane>(
     glance: Option<Duration>,
     vanished_tcp: VanishedTcp,
 ) -> Sim<D> {
-    let start = Start {
+    Sim::new(start(picture, server, glance, vanished_tcp), dataplane)
+}
+
+/// As `kube-proxy`, with no mode named.
+pub(crate) fn sim_by_default() -> Sim<Nftables<Simulated>> {
+    let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
+    let start = start(picture, None, None, VanishedTcp::Reset);
+    let start = Start { mode: Mode::Iptables, is_default_mode: true, ..start };
+    Sim::new(start, Nftables::new(Simulated::default(), Options::default()))
+}
+
+fn start(
+    picture: Picture,
+    server: Option<String>,
+    glance: Option<Duration>,
+    vanished_tcp: VanishedTcp,
+) -> Start {
+    Start {
         mode: Mode::Nftables,
+        is_default_mode: false,
         program: None,
         families: model::Family::ALL.to_vec(),
         picture,
@@ -127,31 +145,34 @@ fn sim_of<D: Dataplane>(
         glance,
         vanished_tcp,
         now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
-    };
-    Sim {
-        state: Loop::new(start),
-        dataplane,
-        now: Duration::ZERO,
-        wake_at: None,
-        syncs: Vec::new(),
-        settled: 0,
-        told: Vec::new(),
-        lines: Vec::new(),
-        announced: Vec::new(),
-        answered_balancers: 0,
-        asked_nodes: Vec::new(),
-        errands: Vec::new(),
-        errand_result: Ok(Done::default()),
-        has_exited: false,
-        glances: Vec::new(),
-        is_flushed: false,
-        look_result: Ok(true),
-        looks: Vec::new(),
-        examined: Vec::new(),
     }
 }
 
 impl<D: Dataplane> Sim<D> {
+    fn new(start: Start, dataplane: D) -> Self {
+        Self {
+            state: Loop::new(start),
+            dataplane,
+            now: Duration::ZERO,
+            wake_at: None,
+            syncs: Vec::new(),
+            settled: 0,
+            told: Vec::new(),
+            lines: Vec::new(),
+            announced: Vec::new(),
+            answered_balancers: 0,
+            asked_nodes: Vec::new(),
+            errands: Vec::new(),
+            errand_result: Ok(Done::default()),
+            has_exited: false,
+            glances: Vec::new(),
+            is_flushed: false,
+            look_result: Ok(true),
+            looks: Vec::new(),
+            examined: Vec::new(),
+        }
+    }
+
     /// Something happens now.
     pub(crate) fn feed(&mut self, event: Event) {
         let mut next = Some(event);

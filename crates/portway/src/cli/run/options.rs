@@ -141,6 +141,8 @@ impl RunArgs {
         let before = self.before(shared, flags);
         Ok(Settings {
             wish: self.wish(asked)?,
+            // Our own default stays what it is.
+            is_default_mode: false,
             relay: self.relay(shared, asked)?,
             origin: self.origin(shared, &config, asked)?,
             config,

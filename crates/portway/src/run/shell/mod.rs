@@ -77,6 +77,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let (mode, pace) = (settings.wish.mode, settings.pace);
     let start = Start {
         mode,
+        is_default_mode: settings.is_default_mode,
         program,
         families: families::served(),
         picture,

@@ -19,6 +19,8 @@ use crate::serve;
 pub struct Settings {
     /// The mode.
     pub wish: Wish,
+    /// The mode is what upstream's command line means where nobody names one.
+    pub is_default_mode: bool,
     /// The relay of modes that carry connections themselves, and of node ports on localhost.
     pub relay: RelaySettings,
     /// Where objects come from.
@@ -59,6 +61,7 @@ impl Settings {
         let now = std::time::Duration::ZERO;
         Self {
             wish: Wish::default(),
+            is_default_mode: false,
             relay: RelaySettings { ports: None, udp_timeout: now, drain_timeout: now },
             origin: Origin::Files { from: Vec::new(), allocation, allow_empty: false },
             config: Config::default(),

@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use apiserver::Announcement;
 use dataplane::Meddled;
 use kernel::xtables::Variant;
 use model::{ByFamily, Delta, Family, ForwardingTable};
@@ -116,7 +117,8 @@ pub struct Loop {
     not_listening: BTreeMap<Listener, String>,
     /// How it stands with the config file.
     config: ConfigStatus,
-    has_greeted: bool,
+    /// What is said to the cluster with the first step.
+    greetings: Vec<Announcement>,
 }
 
 /// How much of the source is known.
@@ -137,6 +139,8 @@ struct Source {
 pub struct Start {
     /// The mode.
     pub mode: Mode,
+    /// It is what upstream's command line means where nobody names a mode, which will change.
+    pub is_default_mode: bool,
     /// The iptables program that it writes with.
     pub program: Option<Variant>,
     /// The families that are served.
@@ -219,7 +223,7 @@ impl Loop {
             look_at: start.pace.sync_period * 2,
             not_listening: BTreeMap::new(),
             config: ConfigStatus::default(),
-            has_greeted: false,
+            greetings: announce::greetings(start.mode, start.is_default_mode),
         };
         new.follow_host(start.host, start.now);
         new
@@ -233,9 +237,7 @@ impl Loop {
     /// Takes in what happened, and says what to do now.
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if !std::mem::replace(&mut self.has_greeted, true) {
-            effects.push(Effect::Announce(announce::started()));
-        }
+        effects.extend(std::mem::take(&mut self.greetings).into_iter().map(Effect::Announce));
         match event {
             Event::FilesChanged { changes, problems, is_complete } => {
                 self.source.can_read_all = is_complete;
