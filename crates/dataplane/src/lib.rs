@@ -7,6 +7,7 @@
 
 pub mod chains;
 pub mod checks;
+mod counted;
 pub mod flows;
 pub mod iptables;
 pub mod ipvs;
@@ -24,6 +25,8 @@ use std::time::Duration;
 
 use model::flows::{StaleFlows, VanishedFlows};
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
+
+pub use counted::Counted;
 
 /// A mode.
 pub trait Dataplane {
@@ -53,6 +56,11 @@ pub trait Dataplane {
     /// What each service port has carried, where the kernel counts it for this mode; `None` where it does not.
     fn carried(&mut self) -> Option<Vec<Carried>> {
         None
+    }
+
+    /// What was counted for upstream's metrics about a move between modes. Cheap enough to be asked with every scrape.
+    fn counted(&mut self) -> Counted {
+        Counted::default()
     }
 
     /// Has somebody taken everything away? A cheap look, for modes whose kernel does not tell of it.
@@ -88,6 +96,10 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
 
     fn carried(&mut self) -> Option<Vec<Carried>> {
         (**self).carried()
+    }
+
+    fn counted(&mut self) -> Counted {
+        (**self).counted()
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

@@ -13,10 +13,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use model::flows::VanishedFlows;
-use model::{Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId};
+use model::{
+    ByFamily, Family, ForwardingTable, Frontend, NodePortAddress, Protocol, ServicePort, ServicePortId,
+};
 
 use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
-use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
+use crate::{Carried, Counted, Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A mode, and its node ports on localhost.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Localhost<D, R> {
     choice: Choice,
     /// The families whose localhost was covered by the last sync.
     covered: Vec<Family>,
+    /// How often a listener could not be opened.
+    failures: ByFamily<u64>,
 }
 
 /// Where there are listeners.
@@ -40,7 +44,7 @@ pub struct Choice {
 impl<D, R: Relays> Localhost<D, R> {
     /// This mode, and beside it this relay.
     pub fn new(mode: D, relay: R, choice: Choice) -> Self {
-        Self { mode, relay, choice, covered: Vec::new() }
+        Self { mode, relay, choice, covered: Vec::new(), failures: ByFamily::default() }
     }
 
     /// The relay.
@@ -105,6 +109,7 @@ impl<D, R: Relays> Localhost<D, R> {
             if let Err(error) = self.relay.open(id, listener) {
                 let told = format!("its node port on localhost: {error}");
                 synced.warned.entry(id.port.clone()).or_insert(told);
+                *self.failures.get_mut(id.family) += 1;
             }
         }
     }
@@ -173,6 +178,10 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
         self.mode.carried()
     }
 
+    fn counted(&mut self) -> Counted {
+        Counted { listener_failures: self.failures, ..self.mode.counted() }
+    }
+
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         self.mode.is_flushed()
     }
@@ -210,6 +219,44 @@ mod tests {
             self.vanished.extend(vanished.iter().cloned());
             Ok(())
         }
+    }
+
+    #[test]
+    fn each_listener_that_cannot_be_opened_is_counted_by_family() {
+        let table = node_port_table();
+        let choice =
+            Choice { families: Family::ALL.to_vec(), default_node_port_addresses: NodePortAddress::All };
+        let mut relay = Simulated::default();
+        relay.take(Protocol::Tcp, 30080);
+        let mut both = Localhost::new(Noting::default(), relay, choice);
+        assert_eq!(both.counted().listener_failures, ByFamily::default());
+        for failed in 1..=2 {
+            let synced = both.sync(&table, Scope::Everything).expect("only a listener fails");
+            assert_eq!(synced.warned.len(), 1, "{synced:?}");
+            assert_eq!(both.counted().listener_failures, ByFamily { v4: failed, v6: 0 });
+        }
+        both.relay.give_back(Protocol::Tcp, 30080);
+        both.sync(&table, Scope::Everything).expect("nothing fails");
+        assert_eq!(both.counted().listener_failures, ByFamily { v4: 2, v6: 0 }, "what was counted stays");
+    }
+
+    /// A node port of IPv4 with an endpoint.
+    fn node_port_table() -> ForwardingTable {
+        let service = serde_json::json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default", "name": "web"},
+            "spec": {"type": "NodePort", "clusterIPs": ["10.96.0.1"], "ports": [{"port": 80, "nodePort": 30080}]},
+        });
+        let slice = serde_json::json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"namespace": "default", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+            "ports": [{"port": 8080}], "endpoints": [{"addresses": ["10.244.0.1"]}],
+        });
+        let mut cluster = model::Cluster::new(model::Config::default());
+        for object in [service, slice] {
+            let model::object::Read::Fact(fact) = model::object::read(&object) else { panic!("{object}") };
+            cluster.apply(model::Event::Apply(fact));
+        }
+        ForwardingTable::of(&cluster)
     }
 
     #[test]

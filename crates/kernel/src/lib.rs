@@ -45,8 +45,11 @@ pub mod pass;
 pub mod peer;
 pub mod pipe;
 pub mod poll;
+mod rule_packets;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;
 pub mod sysctl;
 pub mod xtables;
+
+pub use rule_packets::RulePackets;

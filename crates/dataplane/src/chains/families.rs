@@ -1,11 +1,14 @@
 //! Both families of one program, kept in step with the forwarding table.
 
-use kernel::xtables::{Error, Xtables};
+use std::collections::BTreeSet;
+
+use kernel::xtables::{ChainName, Error, Rule, Table, Xtables};
 use model::{Family, ForwardingTable};
 
 use super::family::FamilyState;
 use super::script::Script;
 use super::{Style, glance};
+use crate::counted::Met;
 use crate::{Scope, SyncError, Synced};
 
 /// What a mode of rules is made of: how its rules look, and one door for each family.
@@ -26,6 +29,23 @@ impl<X: Xtables, S: Style> Families<X, S> {
 
     pub(crate) fn doors(&mut self) -> impl Iterator<Item = &mut X> {
         self.families.iter_mut().map(|state| &mut state.door)
+    }
+
+    /// What a rule of a fixed chain has counted in each family.
+    pub(crate) fn packets(
+        &mut self,
+        table: Table,
+        chain: &str,
+        is_it: impl Fn(&Rule) -> bool,
+        must_be_cheap: bool,
+    ) -> Vec<Met> {
+        let states = self.families.iter_mut();
+        states.map(|state| state.packets((table, chain), &is_it, must_be_cheap)).collect()
+    }
+
+    /// Fixed chains that were written since somebody asked, in each family.
+    pub(crate) fn take_rewritten(&mut self) -> Vec<BTreeSet<(Table, ChainName)>> {
+        self.families.iter_mut().map(FamilyState::take_rewritten).collect()
     }
 
     /// Brings the kernel to `desired`, and says in `synced` what that took.

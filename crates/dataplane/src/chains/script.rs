@@ -42,12 +42,21 @@ impl Script {
 
     /// How many rules of a table it writes.
     pub(super) fn rules(&self, table: Table) -> usize {
-        let parts: &[&Part] = match table {
-            Table::Filter => &[&self.before, &self.after],
-            Table::Nat => &[&self.nat],
-            Table::Mangle => &[&self.mangle],
-        };
-        parts.iter().flat_map(|part| &part.lines).filter(|line| !line.starts_with("-D ")).count()
+        let lines = self.parts(table).into_iter().flat_map(|part| &part.lines);
+        lines.filter(|line| !line.starts_with("-D ")).count()
+    }
+
+    fn parts(&self, table: Table) -> Vec<&Part> {
+        match table {
+            Table::Filter => vec![&self.before, &self.after],
+            Table::Nat => vec![&self.nat],
+            Table::Mangle => vec![&self.mangle],
+        }
+    }
+
+    /// Whether a chain is written, whatever it had.
+    pub(super) fn writes(&self, table: Table, name: &ChainName) -> bool {
+        self.parts(table).iter().any(|part| part.written.contains(name))
     }
 
     /// Whether a chain goes.

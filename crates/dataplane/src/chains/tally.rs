@@ -29,6 +29,15 @@ impl Tally {
         self.nat -= written.rules(Table::Nat);
     }
 
+    /// How many there are in a table, without those of the base.
+    pub(super) fn of(self, table: Table) -> usize {
+        match table {
+            Table::Filter => self.filter,
+            Table::Nat => self.nat,
+            Table::Mangle => 0,
+        }
+    }
+
     /// Tells how many there are, with those of the base.
     pub(super) fn tell(self, base: &Base, family: Family, synced: &mut Synced) {
         let jumps = |table| base.jumps.iter().filter(|jump| jump.table == table).count();

@@ -117,6 +117,17 @@ pub struct Base {
     pub jumps: Vec<Jump>,
 }
 
+impl Base {
+    /// The fixed chains of a table.
+    pub fn of(&self, table: Table) -> &[Chain] {
+        match table {
+            Table::Filter => &self.filter,
+            Table::Nat => &self.nat,
+            Table::Mangle => &self.mangle,
+        }
+    }
+}
+
 /// A rule in a chain where others have rules too: of the kernel's own, or one that is made where it is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jump {

@@ -8,12 +8,14 @@
 //! | `names` | what chains are called |
 //! | `render` | the rules: the fixed ones, and those of one service port by itself |
 //! | `sync` | the mode itself; `chains` beside this folder keeps the kernel in step with its rules |
+//! | `packets` | what two of the rules have counted, for upstream's metrics |
 //! | `choose` | which of the two programs this node uses |
 //!
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
 mod choose;
 mod names;
+mod packets;
 mod render;
 mod sync;
 

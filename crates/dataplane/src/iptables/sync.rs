@@ -5,8 +5,9 @@ use kernel::xtables::Xtables;
 use model::ForwardingTable;
 
 use super::Options;
+use super::packets::{Look, PacketCounts};
 use crate::chains::Families;
-use crate::{Dataplane, Scope, SyncError, Synced};
+use crate::{Counted, Dataplane, Scope, SyncError, Synced};
 
 /// The connection tracker takes no packet for invalid that is outside of TCP's window.
 const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
@@ -16,6 +17,7 @@ const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 pub struct Iptables<X, S = sysctl::Simulated> {
     families: Families<X, Options>,
     settings: S,
+    packets: PacketCounts,
 }
 
 impl<X: Xtables> Iptables<X> {
@@ -28,7 +30,8 @@ impl<X: Xtables> Iptables<X> {
 impl<X: Xtables, S: Sysctls> Iptables<X, S> {
     /// The mode behind these doors, on a kernel with these settings.
     pub fn beside(doors: impl IntoIterator<Item = X>, options: Options, settings: S) -> Self {
-        Self { families: Families::new(doors, options), settings }
+        let (families, packets) = (Families::new(doors, options), PacketCounts::default());
+        Self { families, settings, packets }
     }
 
     /// The settings of the kernel.
@@ -52,12 +55,24 @@ impl<X: Xtables, S: Sysctls> Iptables<X, S> {
 
 impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
-        if !matches!(scope, Scope::Changed(_)) {
+        let is_full = !matches!(scope, Scope::Changed(_));
+        let mut synced = Synced { was_full: is_full, ..Synced::default() };
+        if is_full {
             self.read_settings();
+            // What a rule has counted is gone when it is written anew.
+            self.packets.look(&mut self.families, Look::Whole);
         }
-        let mut synced = Synced { was_full: !matches!(scope, Scope::Changed(_)), ..Synced::default() };
-        self.families.sync(desired, scope, &mut synced)?;
-        Ok(synced)
+        let result = self.families.sync(desired, scope, &mut synced);
+        self.packets.follow_writes(&mut self.families);
+        if is_full {
+            self.packets.look(&mut self.families, Look::Whole);
+        }
+        result.map(|()| synced)
+    }
+
+    fn counted(&mut self) -> Counted {
+        self.packets.look(&mut self.families, Look::Cheap);
+        self.packets.counted()
     }
 
     fn settle(&mut self) -> Result<Synced, SyncError> {

@@ -3,6 +3,7 @@
 //! In: the node, the options, the classes in use. Out: every chain with its rules, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use kernel::nft::{
@@ -19,6 +20,15 @@ use super::layout::{LOCAL_SLOTS, PRIORITY_FLAG, SetId, sticky};
 /// Where refusals are answered.
 pub(super) const REFUSE: &str = "refuse";
 const ROUTE: &str = "route";
+/// Where packets to node ports on loopback addresses are counted that no listener of ours takes: a rule for each of [`PROTOCOLS`], whatever
+/// leads there, so that it is never written anew and counts on.
+pub(super) const LOCALHOST: &str = "localhost-node-ports";
+/// The protocols of node ports, in the order of the rules.
+pub(super) const PROTOCOLS: [(Protocol, model::Protocol); 3] = [
+    (Protocol::TCP, model::Protocol::Tcp),
+    (Protocol::UDP, model::Protocol::Udp),
+    (Protocol::SCTP, model::Protocol::Sctp),
+];
 const ROUTE_NODE_PORT: &str = "route-node-port";
 const OUTSIDE: &str = "outside";
 const OUTSIDE_NODE_PORT: &str = "outside-node-port";
@@ -44,6 +54,8 @@ pub(super) struct Ground {
     at_node_address: Vec<Match>,
     /// Addresses on which node ports answer, where those are a list.
     pub(super) node_addresses: BTreeSet<std::net::IpAddr>,
+    /// Node ports answer on localhost, by TCP and UDP: listeners of ours are there.
+    localhost_listens: bool,
 }
 
 impl Ground {
@@ -59,6 +71,7 @@ impl Ground {
             not_pod: not_pod(&node.pods, family),
             at_node_address: if is_all { any_local_address(family) } else { vec![in_node_addresses()] },
             node_addresses: if is_all { BTreeSet::new() } else { own.copied().collect() },
+            localhost_listens: node.covers(&entries, loopback(family).address),
         }
     }
 }
@@ -88,15 +101,16 @@ fn in_node_addresses() -> Match {
 }
 
 fn any_local_address(family: Family) -> Vec<Match> {
-    let (address, length) = match family {
-        Family::V4 => ([127, 0, 0, 0].into(), 8),
-        Family::V6 => (std::net::Ipv6Addr::LOCALHOST.into(), 128),
-    };
-    let loopback = Prefix { address, length };
-    vec![
-        Match::Local(Side::Destination),
-        Match::InPrefix { side: Side::Destination, prefix: loopback, not: true },
-    ]
+    let prefix = loopback(family);
+    vec![Match::Local(Side::Destination), Match::InPrefix { side: Side::Destination, prefix, not: true }]
+}
+
+/// The loopback addresses; the address is the one that is called localhost.
+fn loopback(family: Family) -> Prefix {
+    match family {
+        Family::V4 => Prefix { address: Ipv4Addr::LOCALHOST.into(), length: 8 },
+        Family::V6 => Prefix { address: Ipv6Addr::LOCALHOST.into(), length: 128 },
+    }
 }
 
 /// Every chain that these classes need.
@@ -124,7 +138,8 @@ impl Writer<'_> {
 
     fn fixed(&mut self) {
         self.chain(base("nat-prerouting", HookPoint::Prerouting, DSTNAT), [vec![Statement::jump(ROUTE)]]);
-        self.chain(base("nat-output", HookPoint::Output, DSTNAT), [vec![Statement::jump(ROUTE)]]);
+        let output = [self.ask_localhost(), vec![Statement::jump(ROUTE)]];
+        self.chain(base("nat-output", HookPoint::Output, DSTNAT), output);
         self.chain(base("nat-postrouting", HookPoint::Postrouting, SRCNAT), self.postrouting());
         if self.ground.drops_stray_replies {
             self.chain(base_filter(STRAY_REPLIES, HookPoint::Prerouting, MANGLE), [drop_stray_reply()]);
@@ -134,6 +149,19 @@ impl Writer<'_> {
         self.chain(Chain::new(ROUTE_NODE_PORT), self.route_node_port());
         self.chain(Chain::new(OUTSIDE_NODE_PORT), outside_chain(SetId::NodePortClasses));
         self.chain(Chain::new(REFUSE), refuse());
+        self.chain(Chain::new(LOCALHOST), PROTOCOLS.map(|(protocol, _)| count_node_port(protocol)));
+    }
+
+    /// What this host sends to loopback addresses and no listener of ours takes is counted, if it is for a node port.
+    fn ask_localhost(&self) -> Vec<Statement> {
+        let prefix = loopback(self.ground.family);
+        let mut rule =
+            vec![Statement::Match(Match::InPrefix { side: Side::Destination, prefix, not: false })];
+        if self.ground.localhost_listens {
+            rule.push(Statement::Match(Match::Protocol(Protocol::SCTP)));
+        }
+        rule.push(Statement::jump(LOCALHOST));
+        rule
     }
 
     fn postrouting(&self) -> Vec<Vec<Statement>> {
@@ -336,6 +364,17 @@ fn by_class(classes: SetId) -> Statement {
 
 fn ask(door: Door, frontends: SetId, classes: SetId) -> Vec<Statement> {
     vec![priority_from(key(door), frontends), by_class(classes)]
+}
+
+/// Counts a packet for a node port, and lets it go on: the kernel refuses it, unless a program of this host listens there. The map can
+/// only be asked into the priority, which is none of our numbers afterwards.
+fn count_node_port(protocol: Protocol) -> Vec<Statement> {
+    vec![
+        Statement::Match(Match::Protocol(protocol)),
+        priority_from(key(Door::NodePort), SetId::NodePorts),
+        Statement::Counter,
+        Statement::SetPriority(PriorityFrom::Bits(Bits::Be(0))),
+    ]
 }
 
 /// This host goes back, to use any endpoint.

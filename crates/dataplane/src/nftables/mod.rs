@@ -16,6 +16,7 @@ mod layout;
 mod meddling;
 mod numbers;
 mod observed;
+mod packets;
 mod plan;
 mod tracked;
 mod withheld;
@@ -30,11 +31,12 @@ use kernel::sysctl::{self, Sysctls};
 pub(crate) use layout::TABLE;
 pub use meddling::Listener;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
+use packets::PacketCounts;
 use tracked::Tracked;
 
 use crate::checks::{BRIDGE_HAIRPIN, BRIDGE_NETFILTER, Check, FORWARD_FILTER, IP_FORWARD};
 use crate::served::Served;
-use crate::{Dataplane, Scope, SyncError, Synced};
+use crate::{Counted, Dataplane, Scope, SyncError, Synced};
 
 /// What else must be so on this host: packets are translated, and then forwarded as any others.
 pub const CHECKS: &[Check] = &[IP_FORWARD, FORWARD_FILTER, BRIDGE_NETFILTER, BRIDGE_HAIRPIN];
@@ -75,6 +77,7 @@ pub struct Nftables<K, S = sysctl::Simulated> {
     v4: FamilyState,
     v6: FamilyState,
     leftovers: Leftovers,
+    packets: PacketCounts,
 }
 
 impl<K: Kernel> Nftables<K> {
@@ -88,7 +91,8 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// The mode on `kernel` with these settings.
     pub fn beside(kernel: K, options: Options, settings: S) -> Self {
         let (v4, v6) = (FamilyState::new(Family::V4, options), FamilyState::new(Family::V6, options));
-        Self { kernel: Tracked::new(kernel), settings, v4, v6, leftovers: Leftovers::Remove }
+        let (leftovers, packets) = (Leftovers::Remove, PacketCounts::default());
+        Self { kernel: Tracked::new(kernel), settings, v4, v6, leftovers, packets }
     }
 
     /// The settings of the kernel.
@@ -155,8 +159,15 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
             }
         };
         synced.was_full = !matches!(scope, Scope::Changed(_));
+        if synced.was_full {
+            // What a rule has counted is gone when it is written anew.
+            self.packets.look(&mut self.kernel);
+        }
         let v4 = self.sync_family(Family::V4, desired, news, &mut synced);
         let v6 = self.sync_family(Family::V6, desired, news, &mut synced);
+        if synced.was_full {
+            self.packets.look(&mut self.kernel);
+        }
         v4.and(v6)?;
         synced.settle_after = self.settle_after();
         Ok(synced)
@@ -187,6 +198,11 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
             found.extend(transaction.script().lines().map(str::to_owned));
         }
         Ok(found)
+    }
+
+    fn counted(&mut self) -> Counted {
+        self.packets.look(&mut self.kernel);
+        Counted { localhost_rejected: self.packets.totals(), ..Counted::default() }
     }
 
     fn cleanup(&mut self) -> Result<(), SyncError> {

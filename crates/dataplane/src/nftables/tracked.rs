@@ -3,6 +3,7 @@
 //! The kernel counts transactions. As long as the count is the one after our own last transaction, it holds what we left
 //! there, and a full compare need not read 200,000 elements to learn that nothing happened.
 
+use kernel::RulePackets;
 use kernel::nft::{Family, Kernel, Listed, Result, Table, Transaction};
 
 /// A kernel, and the count after our last transaction.
@@ -58,5 +59,9 @@ impl<K: Kernel> Kernel for Tracked<K> {
 
     fn generation(&mut self) -> Result<u32> {
         self.kernel.generation()
+    }
+
+    fn packets(&mut self, family: Family, table: &str, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        self.kernel.packets(family, table, chain)
     }
 }

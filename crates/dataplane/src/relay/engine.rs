@@ -101,6 +101,14 @@ impl Relay {
         ended
     }
 
+    /// How many connections and sessions were taken in all, whether or not an endpoint could be reached for them. It never goes back.
+    pub fn taken(&self) -> u64 {
+        let open = self.open.values().map(|entry| entry.open.counters());
+        let closing = self.closing.iter().map(|(_, open)| open.counters());
+        let all = open.chain(closing).chain([self.ended.clone()]);
+        all.map(|counters| counters.all.connections + counters.failed).sum()
+    }
+
     /// How many connections and sessions there are now, also of listeners that are closed.
     pub fn active(&self) -> usize {
         let of = |mailbox: &Mailbox| mailbox.connections.load(Relaxed) + mailbox.sessions.load(Relaxed);

@@ -27,6 +27,7 @@ use super::listed::Listed;
 use super::object::{Family, Table};
 use super::transaction::{Operation, Transaction};
 use crate::netlink::{self, Errno};
+use crate::rule_packets::RulePackets;
 
 /// No set of anybody has this name.
 const NO_SUCH_SET: &str = "no-such-set-of-anybody";
@@ -234,6 +235,13 @@ impl<K: Kernel> Kernel for Faulty<K> {
         let error = self.on_generation.remove(&(self.generations - 1));
         self.strike(error)?;
         self.kernel.generation()
+    }
+
+    fn packets(&mut self, family: Family, table: &str, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        if self.is_dead {
+            return Err(dead());
+        }
+        self.kernel.packets(family, table, chain)
     }
 }
 

@@ -6,6 +6,7 @@ use super::batch::{Batch, Ending};
 use super::foreign;
 use super::monitor;
 use super::object::Family;
+use super::packets;
 use super::transaction::Transaction;
 use super::value::Kind;
 use super::wire::{SUBSYSTEM, kind, read};
@@ -44,6 +45,7 @@ fn chain(body: &[u8]) -> Result<()> {
 fn rule(body: &[u8]) -> Result<()> {
     // Rules of other programs are read from the same bytes, by a decoder that knows more expressions.
     foreign::rule(read::open(body)?.1)?;
+    packets::rule(read::open(body)?.1)?;
     read::rule(read::open(body)?.1).map(drop)
 }
 

@@ -12,6 +12,7 @@
 //! | `transaction`, `batch` | what is to change; its bytes, and which byte belongs to which operation |
 //! | `netlink`, `listing`, `listed` | the real thing: [`Netlink`]; what it holds |
 //! | `simulated/` | its twin: [`Simulated`], which also executes packets |
+//! | `packets` | what the rules of one chain have counted |
 //! | `foreign` | rules of other programs, of every family, as one packet meets them |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
 //! | `faulty`, `faulty_answers`, `faulty_events` | a kernel that fails on command, and notifications that are lost: for tests |
@@ -51,6 +52,7 @@ mod listing;
 mod monitor;
 mod netlink;
 mod object;
+mod packets;
 mod probe;
 mod rule;
 mod simulated;
@@ -82,6 +84,8 @@ pub use simulated::{Fate, Outcome, Path, SimPacket, Simulated};
 pub use transaction::{Operation, Transaction};
 pub use value::{InterfaceName, Kind, Protocol, Tuple, Value};
 
+use crate::rule_packets::RulePackets;
+
 /// A kernel that holds `nf_tables` objects: the real one, or the simulated twin.
 pub trait Kernel {
     /// Applies all operations at once, or none.
@@ -98,4 +102,9 @@ pub trait Kernel {
 
     /// A number that grows with every change, by anybody, of any table.
     fn generation(&mut self) -> Result<u32>;
+
+    /// What the rules of a chain have counted, in order: nothing where there is no such chain. `None`: this kernel counts nothing.
+    fn packets(&mut self, _family: Family, _table: &str, _chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        Ok(None)
+    }
 }

@@ -12,6 +12,7 @@ use super::object::{Family, Table};
 use super::transaction::Transaction;
 use super::wire::{fixed, header, kind, read};
 use crate::netlink::{self, Message, MessageWriter, Messages, Protocol, Socket, flags};
+use crate::rule_packets::RulePackets;
 
 /// The kernel answers a batch before `send` returns; this is for a kernel that does not.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -83,6 +84,10 @@ impl Netlink {
 }
 
 impl Kernel for Netlink {
+    fn packets(&mut self, family: Family, table: &str, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        self.rule_packets(family, table, chain).map(Some)
+    }
+
     fn run(&mut self, transaction: &Transaction) -> Result<()> {
         self.send(transaction, Ending::Commit)
     }

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use super::error::{Error, Result};
 use super::{Family, Table, Variant, Xtables};
+use crate::rule_packets::RulePackets;
 
 /// All parts of a text.
 pub const WHOLE: usize = usize::MAX;
@@ -132,6 +133,13 @@ impl<X: Xtables> Xtables for Faulty<X> {
             Some(fault) => self.go_wrong(fault, text),
             None => self.door.restore(text),
         }
+    }
+
+    fn packets(&mut self, table: Table, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        if self.is_dead {
+            return Err(dead());
+        }
+        self.door.packets(table, chain)
     }
 }
 

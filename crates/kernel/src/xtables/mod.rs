@@ -8,6 +8,7 @@
 //! | `programs` | the real thing: [`Programs`], found on the `PATH` |
 //! | `legacy` | which chains are in legacy tables, for those who may not start their programs: [`Legacy`] |
 //! | `legacy_rules` | the rules in legacy tables on the forward hook, without their programs |
+//! | `legacy_packets` | what the rules of one chain of a legacy table have counted |
 //! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
 //! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
@@ -27,6 +28,7 @@
 mod error;
 mod faulty;
 mod legacy;
+mod legacy_packets;
 pub(crate) mod legacy_rules;
 mod parse;
 mod process;
@@ -36,6 +38,8 @@ mod saved;
 mod simulated;
 
 use std::fmt;
+
+use crate::rule_packets::RulePackets;
 
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty, WHOLE, parts};
@@ -62,6 +66,12 @@ pub trait Xtables {
     /// Carries out a text: `*TABLE`, lines, `COMMIT`. Each table changes at once or not at all; what the text does not name
     /// stays as it is, except that a chain which it declares (`:CHAIN`) is emptied.
     fn restore(&mut self, text: &str) -> Result<()>;
+
+    /// What the rules of a chain have counted, in order: nothing where there is no such chain. `None`: nobody counts here. The cost grows
+    /// with the table where the program is legacy, and with the chain where it is not.
+    fn packets(&mut self, _table: Table, _chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        Ok(None)
+    }
 }
 
 /// Which of the two programs.
@@ -105,6 +115,14 @@ impl Family {
         match self {
             Self::V4 => "iptables",
             Self::V6 => "ip6tables",
+        }
+    }
+
+    /// That of the tables of `nf_tables` which `iptables-nft` uses.
+    fn of_nft(self) -> crate::nft::Family {
+        match self {
+            Self::V4 => crate::nft::Family::Ip,
+            Self::V6 => crate::nft::Family::Ip6,
         }
     }
 }

@@ -18,7 +18,9 @@ use std::time::Duration;
 use super::error::{Error, OLDEST, Result, Version};
 use super::legacy::Legacy;
 use super::process::{Ended, line, run};
-use super::{Family, Table, Variant, Xtables};
+use super::{Family, Table, Variant, Xtables, legacy_packets};
+use crate::nft;
+use crate::rule_packets::RulePackets;
 
 /// The largest table that was measured (10,000 services of 4 endpoints, 190,000 lines) takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -137,6 +139,25 @@ impl Xtables for Programs {
             command.args(["-w", LOCK_WAIT]);
         }
         self.run(command, text).map(drop)
+    }
+
+    /// Asks the kernel: no program is started.
+    fn packets(&mut self, table: Table, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        if !self.may_ask_for(table)? {
+            return Ok(Some(Vec::new()));
+        }
+        let found = match self.variant {
+            Variant::Nft => nft::Netlink::open()
+                .and_then(|mut kernel| kernel.rule_packets(self.family.of_nft(), table.name(), chain))
+                .map_err(|error| error.to_string()),
+            Variant::Legacy => {
+                legacy_packets::read(self.family, table.name(), chain).map_err(|error| error.to_string())
+            }
+        };
+        found.map(Some).map_err(|stderr| Error::NotPermitted {
+            program: format!("read the counters of table {table} ({}, {})", self.variant, self.family),
+            stderr,
+        })
     }
 }
 

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kernel::RulePackets;
 use kernel::nft::{Fate, Outcome};
-use kernel::xtables::{Family, Simulated, Variant, Way, Xtables};
+use kernel::xtables::{Family, Simulated, Table, Variant, Way, Xtables};
 
 use crate::rules::{
     BRIEF, DROPPED, MASQUERADED, NODE_PORT, PORT, RANGED, REFUSED, REFUSED_NODE_PORT, SPREAD, STICKY, node,
@@ -118,6 +119,47 @@ fn root_packets_end_where_the_twin_says_and_by_chance_everywhere() {
             sent += tries;
         }
         eprintln!("counted: {sent} real datagrams, {door}");
+    });
+}
+
+#[test]
+fn root_rules_count_the_packets_that_the_twin_counts() {
+    on_every_door(|pair, variant, door| {
+        let family = pair.stage.family;
+        let to = |last| SocketAddr::new(service(family, last), PORT);
+        let chains =
+            [(Table::Filter, "KUBE-SERVICES"), (Table::Nat, "KUBE-NODEPORTS"), (Table::Nat, "NOT-THERE")];
+        let both = |pair: &mut Pair| -> Vec<Vec<u64>> {
+            let numbers = |all: &[RulePackets]| all.iter().map(|rule| rule.packets).collect::<Vec<_>>();
+            let count = |(table, chain): (Table, &str)| {
+                let real = pair.stage.packets(variant, table, chain);
+                let twin = pair.twin.packets(table, chain).unwrap().unwrap();
+                assert_eq!(numbers(&real), numbers(&twin), "{door}: {table} {chain}");
+                let has_handles = real.iter().all(|rule| (rule.handle > 0) == (variant == Variant::Nft));
+                assert!(has_handles, "{door}: {real:?}");
+                numbers(&real)
+            };
+            chains.map(count).into()
+        };
+        assert_eq!(both(pair), [vec![0, 0], vec![0], vec![]]);
+        for (sender, destination) in [
+            (Sender::Client(1), to(REFUSED)),
+            (Sender::Client(2), to(REFUSED)),
+            (Sender::Node, to(REFUSED)),
+            (Sender::Client(1), to(DROPPED)),
+            (Sender::Node, to(DROPPED)),
+        ] {
+            let packet = pair.stage.sim_packet(sender, destination.ip(), destination.port());
+            let outcome = pair.twin.send(&packet, Duration::ZERO, &mut |_| true);
+            let marker = SocketAddr::new(service(family, SPREAD), PORT);
+            pair.stage.send(sender, destination, &BTreeSet::from([meaning(&outcome)]), marker);
+        }
+        assert_eq!(both(pair), [vec![3, 2], vec![0], vec![]], "{door}");
+        // A rule that is added leaves the counts of the others; a chain that is named begins anew.
+        pair.restore(variant, "*filter\n-A KUBE-SERVICES -m comment --comment x\nCOMMIT\n");
+        assert_eq!(both(pair)[0], [3, 2, 0], "{door}");
+        pair.restore(variant, "*filter\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j DROP\nCOMMIT\n");
+        assert_eq!(both(pair)[0], [0], "{door}");
     });
 }
 

@@ -7,9 +7,10 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
+use kernel::RulePackets;
 use kernel::namespace::{Namespace, socket};
 use kernel::nft::{Path, Protocol, SimPacket};
-use kernel::xtables::{Family, Programs, Variant, Xtables};
+use kernel::xtables::{Family, Programs, Table, Variant, Xtables};
 
 use crate::rules::{POD_PORT, address, client, node, pod};
 
@@ -83,6 +84,13 @@ impl Stage {
             }
             restored => restored.map(|()| true).unwrap(),
         }
+    }
+
+    /// What the rules of a chain of the node have counted.
+    pub(crate) fn packets(&self, variant: Variant, table: Table, chain: &str) -> Vec<RulePackets> {
+        let mut found = Programs::find();
+        let door = found.door(variant, self.family).expect("it wrote the rules");
+        self.node.run(|| door.packets(table, chain)).unwrap().unwrap().expect("every kernel counts")
     }
 
     /// The same datagram for the twin.

@@ -228,6 +228,25 @@ mod tests {
     }
 
     #[test]
+    fn a_mode_that_nobody_named_is_the_default_one() {
+        for (mode, is_default) in [("", true), ("--proxy-mode=", true), ("--proxy-mode=iptables", false)] {
+            let words: Vec<String> = ["--kubeconfig=/k", mode]
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect();
+            let given = Given::parse(&words).expect("they are flags");
+            let loaded = kubeproxy::load(&given, None, WHICH).expect("it is right");
+            let settings = settings(&given, &loaded, "r".into()).expect("a server is named");
+            assert_eq!(
+                (settings.wish.mode, settings.is_default_mode),
+                (Mode::Iptables, is_default),
+                "{mode}"
+            );
+        }
+    }
+
+    #[test]
     fn a_kubeconfig_is_known_with_whoever_names_it() {
         let file = std::env::temp_dir().join(format!("portway-kube-proxy-{}.yaml", std::process::id()));
         let document = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\

@@ -32,6 +32,7 @@ mod upstream;
 
 use std::collections::BTreeMap;
 
+use dataplane::Counted;
 use dataplane::checks::Severity;
 use model::Family;
 
@@ -101,6 +102,8 @@ pub struct Scrape<'a> {
     pub uptime: std::time::Duration,
     /// What the relay has carried.
     pub traffic: &'a [Traffic],
+    /// What the mode has counted.
+    pub counted: &'a Counted,
 }
 
 /// The content type of a page.

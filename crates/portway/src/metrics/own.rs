@@ -183,6 +183,8 @@ fn labels(of: &Traffic) -> [(&str, &str); 3] {
 mod tests {
     use std::time::Duration;
 
+    use dataplane::Counted;
+
     use super::*;
     use crate::metrics::{Gauges, Meters};
     use crate::modes::Mode;
@@ -201,6 +203,7 @@ mod tests {
                 is_healthy: true,
                 uptime,
                 traffic,
+                counted: &Counted::default(),
             };
             crate::metrics::page(&scrape)
         };

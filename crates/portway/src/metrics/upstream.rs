@@ -3,6 +3,7 @@
 //! Departures: both families are written in one sync, so durations and failures of syncs are the same for both; counters are there
 //! from the start with 0, where upstream shows them after their first use.
 
+use dataplane::Counted;
 use jiff::Timestamp;
 use model::{ByFamily, Family};
 
@@ -17,6 +18,9 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
     let mut writer = Writer { page, families: scrape.families };
     let Scrape { mode, meters, gauges, .. } = scrape;
     flows(&mut writer, meters);
+    if *mode == Mode::Iptables {
+        packets_of_rules(&mut writer, scrape.counted);
+    }
     writer.both(
         "network_programming_duration_seconds",
         Kind::Histogram,
@@ -24,7 +28,9 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
         |samples, family, label| samples.histogram(label, meters.programming.get(family)),
     );
     if *mode == Mode::Nftables {
+        listener_failures(&mut writer, scrape.counted);
         localhost_listeners(&mut writer, scrape);
+        localhost_rejected(&mut writer, scrape);
     }
     probes(
         &mut writer,
@@ -101,7 +107,51 @@ fn flows(writer: &mut Writer<'_>, meters: &Meters) {
     );
 }
 
-/// Upstream has them behind an alpha gate.
+/// Of both families together, as upstream's. What could not be read is not shown: 0 would say that there were none.
+fn packets_of_rules(writer: &mut Writer<'_>, counted: &Counted) {
+    for (name, help, packets) in [
+        (
+            "iptables_ct_state_invalid_dropped_packets_total",
+            "packets dropped by iptables to work around conntrack problems",
+            counted.invalid_dropped,
+        ),
+        (
+            "iptables_localhost_nodeports_accepted_packets_total",
+            "Number of packets accepted on nodeports of loopback interface",
+            counted.localhost_accepted,
+        ),
+    ] {
+        writer.family(name, Kind::Counter, help, |samples| {
+            if let Some(packets) = packets {
+                samples.sample(&[], packets);
+            }
+        });
+    }
+}
+
+/// Upstream has this one and the two that follow behind an alpha gate.
+fn listener_failures(writer: &mut Writer<'_>, counted: &Counted) {
+    writer.both(
+        "nftables_localhost_nodeport_listener_creation_failures_total",
+        Kind::Counter,
+        "Number of localhost NodePort userspace proxy listener creation failures.",
+        |samples, family, label| samples.sample(label, counted.listener_failures.get(family)),
+    );
+}
+
+fn localhost_rejected(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
+    let help = "Number of packets rejected on localhost NodePorts. UDP and SCTP are always rejected; TCP is rejected when the \
+                localhost NodePort proxy is not running";
+    let is_served = |family: &Family| scrape.families.contains(family);
+    writer.family("nftables_localhost_nodeport_rejected_packets_total", Kind::Counter, help, |samples| {
+        let counts = scrape.counted.localhost_rejected.iter();
+        for ((family, protocol), packets) in counts.filter(|((family, _), _)| is_served(family)) {
+            let (family, protocol) = (family.to_string(), protocol.to_string().to_uppercase());
+            samples.sample(&[("ip_family", &family), ("protocol", &protocol)], packets);
+        }
+    });
+}
+
 fn localhost_listeners(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
     let count = |family: Family| {
         let is_of = |traffic: &&crate::traffic::Traffic| {

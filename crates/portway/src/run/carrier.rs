@@ -104,7 +104,7 @@ impl Carrier {
         self.lock().disinherit();
     }
 
-    /// Adds to an answer what was carried.
+    /// Adds to an answer what was carried, and what was taken on localhost.
     pub(super) fn tell(&self, answer: &mut Answer) {
         let relay = self.lock();
         let traffic = relay.counters().into_iter().map(|(id, counters)| Traffic::of(&id, &counters));
@@ -117,6 +117,11 @@ impl Carrier {
                 let listeners = relay.ids().len();
                 let is_used = listeners > 0 || carried != Carried::default();
                 status.relay = is_used.then_some(RelayStatus { listeners, carried });
+            }
+            Answer::Counted(counted) => {
+                // Where the mode leaves everything else to the kernel, all that the relay takes is to node ports on localhost.
+                counted.localhost_accepted =
+                    counted.localhost_accepted.map(|by_rules| by_rules + relay.taken());
             }
             Answer::Readiness(_) | Answer::NotYet(_) => {}
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use apiserver::Announcement;
-use dataplane::Scope;
+use dataplane::{Counted, Scope};
 use model::ServicePortId;
 
 use super::errands::Errand;
@@ -91,6 +91,8 @@ pub enum Answer {
     Readiness(Readiness),
     /// What was carried.
     Traffic(Vec<Traffic>),
+    /// What the mode has counted for upstream's metrics.
+    Counted(Counted),
     /// Nobody knows yet, and why.
     NotYet(&'static str),
 }

@@ -103,6 +103,8 @@ pub enum Question {
     Readiness,
     /// What was carried, as far as anybody counts it.
     Traffic,
+    /// What the mode has counted for upstream's metrics.
+    Counted,
 }
 
 /// Where the answer goes.

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use kernel::RulePackets;
 use kernel::nft::{
     Error, Family, Kernel, Listed, Netlink, Result, Shortcoming, Simulated, Table, Transaction, probe,
 };
@@ -107,6 +108,10 @@ impl Kernel for HostKernel {
 
     fn generation(&mut self) -> Result<u32> {
         self.real.generation()
+    }
+
+    fn packets(&mut self, family: Family, table: &str, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        self.of(family).packets(family, table, chain)
     }
 }
 

@@ -3,8 +3,11 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dataplane::Counted;
+
 use super::announce::{last_word, not_listening};
 use super::carrier::Carrier;
+use super::effect::Answer;
 use super::event::{Event, Question};
 use super::passing::Passing;
 use super::shell::Settings;
@@ -50,8 +53,23 @@ fn traffic(
     if mode != Mode::Ipvs {
         return Box::new(move || carrier.traffic());
     }
-    let passing = Passing::new(events);
-    Box::new(move || passing.traffic())
+    let passing = Passing::new(events, Question::Traffic);
+    Box::new(move || match passing.answer()? {
+        Answer::Traffic(traffic) => Some(traffic),
+        _ => None,
+    })
+}
+
+/// What the mode has counted for upstream's metrics, where it has such metrics: the loop holds its doors.
+fn counted(mode: Mode, events: SyncSender<Event>) -> Box<dyn Fn() -> Option<Counted> + Send + Sync> {
+    if !matches!(mode, Mode::Iptables | Mode::Nftables) {
+        return Box::new(|| None);
+    }
+    let passing = Passing::new(events, Question::Counted);
+    Box::new(move || match passing.answer()? {
+        Answer::Counted(counted) => Some(counted),
+        _ => None,
+    })
 }
 
 fn site(
@@ -68,6 +86,7 @@ fn site(
         started: jiff::Timestamp::now(),
         effective: Arc::clone(&shown.0),
         traffic: traffic(settings.wish.mode, carrier, events.clone()),
+        counted: counted(settings.wish.mode, events.clone()),
         picture: Arc::new(move || feeds::ask(&events, Question::Picture)),
     }
 }

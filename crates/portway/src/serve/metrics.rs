@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dataplane::Counted;
 use hyper::StatusCode;
 use jiff::Timestamp;
 
@@ -28,6 +29,8 @@ pub struct Site {
     pub effective: Arc<Mutex<Effective>>,
     /// What the relay has carried; `None` when it is busy.
     pub traffic: Box<dyn Fn() -> Option<Vec<Traffic>> + Send + Sync>,
+    /// What the mode has counted for upstream's metrics; `None` when the loop is busy.
+    pub counted: Box<dyn Fn() -> Option<Counted> + Send + Sync>,
     /// Asks the loop for its picture; `None` when it is busy, or is ending. It may wait.
     pub picture: Arc<dyn Fn() -> Option<run::Answer> + Send + Sync>,
 }
@@ -38,6 +41,8 @@ pub(super) struct MetricsPage {
     site: Site,
     /// What was last known of the relay.
     traffic: Mutex<Arc<Vec<Traffic>>>,
+    /// What was last known of what the mode has counted.
+    counted: Mutex<Counted>,
     state: state::Turn,
     /// How often somebody asked for `/healthz` here.
     pings: AtomicU64,
@@ -58,7 +63,13 @@ const PATHS: [&str; 9] = [
 
 impl MetricsPage {
     pub(super) fn new(site: Site) -> Self {
-        Self { site, traffic: Mutex::default(), state: state::Turn::default(), pings: AtomicU64::new(0) }
+        Self {
+            site,
+            traffic: Mutex::default(),
+            counted: Mutex::default(),
+            state: state::Turn::default(),
+            pings: AtomicU64::new(0),
+        }
     }
 
     fn metrics(&self) -> Answer {
@@ -72,6 +83,7 @@ impl MetricsPage {
             is_healthy: notes.health.judge(uptime).is_healthy,
             uptime,
             traffic: &self.traffic(),
+            counted: &self.counted(),
         });
         Answer::new(StatusCode::OK, metrics::CONTENT_TYPE, page)
     }
@@ -83,6 +95,15 @@ impl MetricsPage {
             *known = Arc::new(traffic);
         }
         Arc::clone(&known)
+    }
+
+    /// What the mode has counted. While the loop is busy, what was known before.
+    fn counted(&self) -> Counted {
+        let mut known = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counted) = (self.site.counted)() {
+            *known = counted;
+        }
+        known.clone()
     }
 
     fn effective(&self) -> MutexGuard<'_, Effective> {

@@ -48,6 +48,8 @@ pub(crate) fn write(to: &mut impl Write, answer: &Result<Answer, String>) -> io:
             let answer = Some(wire::Picture::of(picture));
             put(to, &Envelope { portway: VERSION, answer, error: None })
         }
+        // The metrics page alone asks for it.
+        Ok(Answer::Counted(_)) => refuse(to, "this is on the metrics page"),
         Ok(Answer::NotYet(reason)) => refuse(to, reason),
         Err(error) => refuse(to, error),
     }
@@ -92,6 +94,7 @@ fn name(question: Question) -> &'static str {
         Question::Status => "status",
         Question::Readiness => "readiness",
         Question::Traffic => "traffic",
+        Question::Counted => "counted",
     }
 }
 

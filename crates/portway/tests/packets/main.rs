@@ -143,6 +143,7 @@ mod needs_root {
             preconditions::root_a_pod_that_cannot_reach_itself_over_its_bridge_is_named
             preconditions::root_a_client_that_the_reverse_path_filter_drops_is_told_why
             strays::root_replies_that_alone_pass_a_node_arrive
+            counted::root_what_is_not_served_on_localhost_is_counted
             takeover::root_taking_over_from_upstreams_nftables_table_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_nft_disturbs_nobody
             takeover::root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody
@@ -154,6 +155,7 @@ mod needs_root {
         kernel_cases!(IptablesNft);
 
         cases! { IptablesNft:
+            counted::root_what_a_move_to_nftables_would_change_is_counted
             preconditions::root_dockers_rules_give_no_false_error
         }
     }
@@ -161,6 +163,10 @@ mod needs_root {
     mod iptables_legacy {
         all_cases!(IptablesLegacy);
         kernel_cases!(IptablesLegacy);
+
+        cases! { IptablesLegacy:
+            counted::root_what_a_move_to_nftables_would_change_is_counted
+        }
     }
 
     mod userspace {

@@ -1,7 +1,7 @@
 //! What upstream does, mode by mode, beside what we do.
 
 use crate::markdown::table;
-use Verdict::{Better, No, Same, Without};
+use Verdict::{Better, Same, Without};
 
 /// How a mode does it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,8 +10,6 @@ enum Verdict {
     Same,
     /// Otherwise, for the reason in the row.
     Better,
-    /// Not offered, for the reason in the row.
-    No,
     /// This mode has no such thing, here or there.
     Without,
 }
@@ -269,9 +267,9 @@ const KERNEL: &[Row] = &[
     ),
     of(
         "nfacct objects",
-        [Without, No, Without, Without],
-        "our rules count nothing by nfacct",
-        "each_mode_shows_exactly_upstreams_metrics_beside_ours",
+        [Without, Better, Without, Without],
+        "none are made: each rule counts by itself, with either program and without a module, and the two that upstream's metrics are about are read",
+        "root_what_a_move_to_nftables_would_change_is_counted",
     ),
 ];
 
@@ -369,7 +367,6 @@ fn word(verdict: Verdict) -> String {
     match verdict {
         Same => "same",
         Better => "better",
-        No => "not offered",
         Without => "–",
     }
     .to_owned()
@@ -392,7 +389,7 @@ pub(crate) fn shown_by() -> impl Iterator<Item = &'static str> {
 #[test]
 fn a_mode_that_differs_says_why() {
     for row in GROUPS.iter().flat_map(|(_, rows)| rows.iter()) {
-        let differs = row.of.iter().any(|verdict| matches!(verdict, Better | No));
+        let differs = row.of.contains(&Better);
         assert!(!differs || !row.why.is_empty(), "{}", row.point);
     }
 }

@@ -32,6 +32,7 @@ fn metrics_show_what_the_loop_and_the_relay_tell() {
         "portway_drift_repairs_total 3",
         "portway_healthy 1",
         "kubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv4\"} 1",
+        "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{ip_family=\"IPv4\",protocol=\"UDP\"} 9",
         "portway_service_connections_total{service_port=\"default/web:http/tcp\",ip_family=\"IPv4\",purpose=\"localhost\"} 7",
         "portway_endpoint_connections_total{endpoint=\"10.244.0.2:8080\",service_port=\"default/web:http/tcp\",ip_family=\"IPv4\",\
          purpose=\"localhost\"} 4",
@@ -49,6 +50,15 @@ fn metrics_show_what_the_loop_and_the_relay_tell() {
     assert!(value("process_resident_memory_bytes ") > 1e6);
     assert!(value("process_start_time_seconds ") > 1.7e9);
     assert!((1.0..1e6).contains(&value("process_open_fds ")));
+}
+
+#[test]
+fn while_the_loop_is_busy_what_it_has_counted_before_is_shown() {
+    let place = Place::new();
+    let counted = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{ip_family=\"IPv4\",protocol=\"UDP\"} 9\n";
+    for _ in 0..3 {
+        assert!(ask(place.metrics, "/metrics").body.contains(counted));
+    }
 }
 
 #[test]

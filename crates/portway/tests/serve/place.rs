@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use dataplane::Counted;
+use model::{Family, Protocol};
 use portway::metrics::Gauges;
 use portway::modes::Mode;
 use portway::run::{Answer, Listener, Status};
@@ -108,8 +110,18 @@ fn site(board: &Board) -> Site {
             flags: vec![("mode".into(), "nftables".into())],
         })),
         traffic: Box::new(|| Some(vec![traffic()])),
+        counted: Box::new(once(Counted {
+            localhost_rejected: [((Family::V4, Protocol::Udp), 9)].into(),
+            ..Counted::default()
+        })),
         picture: Arc::new(|| Some(Answer::Status(Box::new(large_status())))),
     }
+}
+
+/// Known once; from then on whoever knows is busy.
+fn once(counted: Counted) -> impl Fn() -> Option<Counted> + Send + Sync {
+    let known = Mutex::new(Some(counted));
+    move || known.lock().unwrap().take()
 }
 
 /// An answer that does not fit into the buffers of a socket.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::{RuleCount, Synced};
+use dataplane::{Counted, RuleCount, Synced};
 use jiff::Timestamp;
-use model::Family;
+use model::{ByFamily, Family, Protocol};
 use portway::metrics::{self, Gauges, Meters, Probe, Scrape};
 use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
@@ -53,6 +53,12 @@ fn page(mode: Mode) -> String {
         is_healthy: true,
         uptime: Duration::from_secs(1),
         traffic: &[],
+        counted: &Counted {
+            invalid_dropped: Some(3),
+            localhost_accepted: Some(0),
+            localhost_rejected: [((Family::V4, Protocol::Sctp), 5)].into(),
+            listener_failures: ByFamily { v4: 1, v6: 0 },
+        },
     })
 }
 
@@ -129,6 +135,36 @@ fn each_mode_shows_exactly_upstreams_metrics_beside_ours() {
 }
 
 #[test]
+fn what_the_rules_have_counted_is_shown_and_what_could_not_be_read_is_not() {
+    let iptables = page(Mode::Iptables);
+    for line in [
+        "kubeproxy_iptables_ct_state_invalid_dropped_packets_total 3",
+        "kubeproxy_iptables_localhost_nodeports_accepted_packets_total 0",
+    ] {
+        assert!(iptables.lines().any(|found| found == line), "no {line}");
+    }
+    let nftables = page(Mode::Nftables);
+    for line in [
+        "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{ip_family=\"IPv4\",protocol=\"SCTP\"} 5",
+        "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total{ip_family=\"IPv4\"} 1",
+        "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total{ip_family=\"IPv6\"} 0",
+    ] {
+        assert!(nftables.lines().any(|found| found == line), "no {line}");
+    }
+    let unread = metrics::page(&Scrape {
+        mode: Mode::Iptables,
+        families: &Family::ALL,
+        meters: &Meters::new(Timestamp::UNIX_EPOCH),
+        gauges: &Gauges::default(),
+        is_healthy: true,
+        uptime: Duration::ZERO,
+        traffic: &[],
+        counted: &Counted::default(),
+    });
+    assert!(!unread.contains("\nkubeproxy_iptables_ct_state_invalid_dropped_packets_total"), "{unread}");
+}
+
+#[test]
 fn the_mode_that_upstream_has_no_more_shows_what_all_modes_have() {
     let of = |mode| {
         shown(&page(mode)).into_keys().filter(|name| name.starts_with("kubeproxy_")).collect::<BTreeSet<_>>()
@@ -173,6 +209,7 @@ fn a_page_of_a_huge_cluster_has_an_end() {
         is_healthy: true,
         uptime: Duration::ZERO,
         traffic: &traffic,
+        counted: &Counted::default(),
     });
     let (took, kib) = (begun.elapsed(), page.len() >> 10);
     eprintln!("counted: 20000 service ports of 4 endpoints on a page of {kib} KiB, in {took:?}");

@@ -16,7 +16,7 @@ pub(super) fn base(renderer: &Renderer<'_>) -> Base {
     let mark = renderer.options.masquerade_mark;
     let has_guard = renderer.options.localhost_node_ports && renderer.family == Family::V4;
     let forward = Chain::new(names::FORWARD, forward(mark, renderer.options.drops_invalid));
-    let mark_masq = Chain::new(names::MARK_MASQ, vec![Rule::new([], Target::OrMark(mark))]);
+    let mark_masq = Chain::new(names::MARK_MASQ, mark_masq(mark, has_guard));
     let postrouting = Chain::new(names::POSTROUTING, postrouting(mark));
     let canary = || Chain::new(CANARY, Vec::new());
     Base {
@@ -60,6 +60,16 @@ fn postrouting(mark: u32) -> Vec<Rule> {
         Rule::new([], Target::XorMark(mark)),
         Rule::new([snat], Target::Masquerade { random_fully: true }),
     ]
+}
+
+/// With node ports on loopback addresses, connections to these are counted: each of them comes here once, and nothing else with such a
+/// destination does. Upstream has a rule for it beside each node port.
+fn mark_masq(mark: u32, counts_localhost: bool) -> Vec<Rule> {
+    let count = || {
+        let words = comment("localhost node ports are counted here");
+        Rule::new([words, Match::Destination(Is::Equal, loopback(Family::V4))], None)
+    };
+    counts_localhost.then(count).into_iter().chain([Rule::new([], Target::OrMark(mark))]).collect()
 }
 
 /// What we translate is let through, even where others forward nothing by default.

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use super::error::{Error, Result};
 use super::{Family, Table, Variant, Xtables};
+use crate::rule_packets::RulePackets;
 use crate::{ipset, ipvs};
 use command::Place;
 use recent::Lists;
@@ -49,6 +50,8 @@ pub struct Simulated {
     family: Family,
     tables: BTreeMap<Table, Arc<SimTable>>,
     lists: Lists,
+    /// How many packets each rule has met, by its handle.
+    packets: BTreeMap<u64, u64>,
     /// The sets that its rules ask. Clones of a twin share them.
     pub sets: ipset::Simulated,
     /// The load balancer that takes packets from between the tables, if the kernel has one. Clones of a twin share it.
@@ -69,6 +72,7 @@ impl Simulated {
             family,
             tables: BTreeMap::new(),
             lists: Lists::default(),
+            packets: BTreeMap::new(),
             sets: ipset::Simulated::default(),
             ipvs: None,
             restored: Vec::new(),
@@ -139,6 +143,17 @@ impl Xtables for Simulated {
         }
         self.restored.push(text.to_owned());
         Ok(())
+    }
+
+    fn packets(&mut self, table: Table, chain: &str) -> Result<Option<Vec<RulePackets>>> {
+        self.save_fault.clone().map_or(Ok(()), Err)?;
+        let chain = self.tables.get(&table).and_then(|table| table.chain(chain));
+        let counted = |handle: &u64| {
+            let packets = self.packets.get(handle).copied().unwrap_or(0);
+            // Legacy rules have no number.
+            RulePackets { handle: if self.variant == Variant::Nft { *handle } else { 0 }, packets }
+        };
+        Ok(Some(chain.into_iter().flat_map(|chain| &chain.handles).map(counted).collect()))
     }
 }
 

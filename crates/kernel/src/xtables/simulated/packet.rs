@@ -40,7 +40,7 @@ impl Simulated {
         now: Duration,
         chance: &mut dyn FnMut(Probability) -> bool,
     ) -> Outcome {
-        let mut run = Run::new(packet, states, now, chance, &mut self.lists, &self.sets);
+        let mut run = Run::new(packet, states, now, chance, &mut self.lists, &self.sets, &mut self.packets);
         let is_ours = (packet.family == nft::Family::Ip) == (self.family == Family::V4);
         let end = if is_ours {
             Travel { run: &mut run, tables: &self.tables, ipvs: self.ipvs.as_ref() }.go()

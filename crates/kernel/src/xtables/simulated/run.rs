@@ -3,7 +3,7 @@
 //! A [`Run`] is what the kernel keeps beside a packet while it passes: its changing destination and mark, and what its
 //! connection has become.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use super::sets;
 use super::table::SimTable;
 use crate::ipset;
 use crate::nft::{Path, Policy, SimPacket};
-use crate::xtables::FoundRule;
 use crate::xtables::rule::{Is, Match, Probability, Recent, Rule, Side, State, Target};
 
 /// A packet on its way.
@@ -27,6 +26,8 @@ pub(super) struct Run<'a> {
     pub(super) chance: &'a mut dyn FnMut(Probability) -> bool,
     lists: &'a mut Lists,
     sets: &'a ipset::Simulated,
+    /// By the handle of a rule.
+    packets: &'a mut BTreeMap<u64, u64>,
 }
 
 /// How a packet ends early.
@@ -56,6 +57,7 @@ impl<'a> Run<'a> {
         chance: &'a mut dyn FnMut(Probability) -> bool,
         lists: &'a mut Lists,
         sets: &'a ipset::Simulated,
+        packets: &'a mut BTreeMap<u64, u64>,
     ) -> Self {
         let (packet, states) = (packet.clone(), states.clone());
         Self {
@@ -68,6 +70,7 @@ impl<'a> Run<'a> {
             chance,
             lists,
             sets,
+            packets,
         }
     }
 
@@ -101,9 +104,10 @@ impl<'a> Run<'a> {
 
     /// Runs a chain to its end: `Next` if it fell off it or was left.
     fn chain(&mut self, table: &SimTable, name: &str) -> Flow {
-        let rules = table.chain(name).map_or(&[][..], |chain| &chain.rules);
-        for rule in rules.iter().filter_map(FoundRule::known) {
-            match self.rule(table, rule) {
+        let chain = table.chain(name).into_iter();
+        let rules = chain.flat_map(|chain| chain.rules.iter().zip(&chain.handles));
+        for (rule, handle) in rules.filter_map(|(rule, handle)| Some((rule.known()?, *handle))) {
+            match self.rule(table, rule, handle) {
                 Flow::Next => {}
                 Flow::Return => return Flow::Next,
                 decided => return decided,
@@ -113,13 +117,13 @@ impl<'a> Run<'a> {
     }
 
     /// Addresses, interfaces and the protocol are looked at first, as the kernel does; then modules, in their order.
-    fn rule(&mut self, table: &SimTable, rule: &Rule) -> Flow {
+    fn rule(&mut self, table: &SimTable, rule: &Rule, handle: u64) -> Flow {
         let (first, modules) = rule.asked();
-        let holds = first.into_iter().chain(modules).all(|part| self.holds(part));
-        match &rule.target {
-            Some(target) if holds => self.target(table, target),
-            _ => Flow::Next,
+        if !first.into_iter().chain(modules).all(|part| self.holds(part)) {
+            return Flow::Next;
         }
+        *self.packets.entry(handle).or_default() += 1;
+        rule.target.as_ref().map_or(Flow::Next, |target| self.target(table, target))
     }
 
     fn holds(&mut self, part: &Match) -> bool {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::nft::Policy;
 use crate::xtables::rule::{Match, Recent, SetName};
@@ -23,12 +24,19 @@ pub(super) struct SimChain {
     /// Of a chain that the table always has.
     pub(super) policy: Option<Policy>,
     pub(super) rules: Vec<FoundRule>,
+    /// For each rule a number that no other has, by which its packets are counted: one that a restore leaves alone keeps it.
+    pub(super) handles: Vec<u64>,
+}
+
+fn new_handle() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Relaxed) + 1
 }
 
 impl SimTable {
     /// With its own chains, empty.
     pub(super) fn new(table: Table) -> Self {
-        let chain = || Arc::new(SimChain { policy: Some(Policy::Accept), rules: Vec::new() });
+        let chain = || Arc::new(SimChain { policy: Some(Policy::Accept), ..SimChain::default() });
         let chains = table.own_chains().iter().map(|name| (Arc::from(*name), chain())).collect();
         Self { chains, references: BTreeMap::new() }
     }
@@ -79,7 +87,9 @@ impl SimTable {
 
     pub(super) fn empty(&mut self, name: &str) {
         let Some(chain) = self.chains.get_mut(name) else { return };
-        let rules = std::mem::take(&mut Arc::make_mut(chain).rules);
+        let chain = Arc::make_mut(chain);
+        chain.handles.clear();
+        let rules = std::mem::take(&mut chain.rules);
         for rule in &rules {
             self.forget_reference(rule);
         }
@@ -87,7 +97,9 @@ impl SimTable {
 
     pub(super) fn empty_all(&mut self) {
         for chain in self.chains.values_mut() {
-            Arc::make_mut(chain).rules.clear();
+            let chain = Arc::make_mut(chain);
+            chain.rules.clear();
+            chain.handles.clear();
         }
         self.references.clear();
     }
@@ -97,13 +109,17 @@ impl SimTable {
             *self.references.entry(target.as_str().into()).or_default() += 1;
         }
         if let Some(chain) = self.chains.get_mut(name) {
-            Arc::make_mut(chain).rules.insert(at, rule);
+            let chain = Arc::make_mut(chain);
+            chain.rules.insert(at, rule);
+            chain.handles.insert(at, new_handle());
         }
     }
 
     pub(super) fn remove(&mut self, name: &str, at: usize) {
         let Some(chain) = self.chains.get_mut(name) else { return };
-        let rule = Arc::make_mut(chain).rules.remove(at);
+        let chain = Arc::make_mut(chain);
+        let rule = chain.rules.remove(at);
+        chain.handles.remove(at);
         self.forget_reference(&rule);
     }
 

@@ -18,7 +18,7 @@ pub struct Way {
     pub outcome: Outcome,
     /// How often that is: so many times, of so many; in lowest terms.
     pub share: (u64, u64),
-    /// The tables afterwards. They do not know what was restored before.
+    /// The tables afterwards. They do not know what was restored or counted before.
     pub after: Simulated,
 }
 

@@ -85,11 +85,15 @@ impl Shell {
         (Ok(End::Stopped), self.remote)
     }
 
-    /// Adds to an answer what the kernel has carried, where it counts that.
-    fn tell_what_the_kernel_carried(&mut self, answer: &mut Answer) {
+    /// Adds to an answer what the kernel has counted.
+    fn tell_what_the_kernel_counted(&mut self, answer: &mut Answer) {
         let all = match answer {
             Answer::Picture(snapshot) => &mut snapshot.traffic,
             Answer::Traffic(all) => all,
+            Answer::Counted(counted) => {
+                *counted = self.dataplane.counted();
+                return;
+            }
             Answer::Status(_) | Answer::Readiness(_) | Answer::NotYet(_) => return,
         };
         all.extend(self.dataplane.carried().iter().flatten().map(Traffic::of_kernel));
@@ -146,8 +150,8 @@ impl Shell {
                     }
                     Effect::WakeAt(at) => self.wake_at = Some(at),
                     Effect::Answer(reply, mut answer) => {
+                        self.tell_what_the_kernel_counted(&mut answer);
                         self.carrier.tell(&mut answer);
-                        self.tell_what_the_kernel_carried(&mut answer);
                         if let Answer::Status(status) = &mut answer {
                             let wish = &self.settings.wish;
                             status.localhost_node_ports = wish.localhost_node_ports;

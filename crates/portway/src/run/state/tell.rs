@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dataplane::Counted;
+
 use super::super::effect::Answer;
 use super::super::event::{Now, Question};
 use super::super::status::{Failures, NodeStanding, Pending, Status, named};
@@ -18,6 +20,7 @@ impl Loop {
             Question::Status => Answer::Status(Box::new(self.status(now))),
             Question::Readiness => Answer::Readiness(self.health().readiness(now.elapsed)),
             Question::Traffic => Answer::Traffic(Vec::new()),
+            Question::Counted => Answer::Counted(Counted::default()),
         }
     }
 

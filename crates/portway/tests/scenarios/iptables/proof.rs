@@ -13,7 +13,7 @@ use crate::step::Scenario;
 use crate::subject::Subject;
 
 /// Rules that no scenario misses: words of their kind, and why they are written all the same.
-const UNMISSED: [(&str, &str); 8] = [
+const UNMISSED: [(&str, &str); 9] = [
     (
         "filter FORWARD [] \"kubernetes forwarding rules\" -> KUBE-FORWARD",
         "for hosts that forward nothing by default",
@@ -27,6 +27,7 @@ const UNMISSED: [(&str, &str); 8] = [
         "filter OUTPUT [] \"\" -> KUBE-FIREWALL",
         "leads to the guard, as kubelet's does; INPUT sees the same packets come back",
     ),
+    ("\"localhost node ports are counted here\" -> nothing", "it counts for a metric, and decides no packet"),
     ("will be dropped by KUBE-PROXY-FIREWALL\" -> nothing", "upstream's word to the reader: it does nothing"),
 ];
 
