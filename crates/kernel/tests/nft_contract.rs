@@ -140,6 +140,8 @@ fn root_missing_and_present_things_are_refused_alike() {
         ("chain in use", vec![Operation::DeleteChain("b".into())], Some(libc::EBUSY)),
         ("absent chain", vec![Operation::DeleteChain("c".into())], Some(libc::ENOENT)),
         ("absent set", vec![Operation::DeleteSet("c".into())], Some(libc::ENOENT)),
+        ("absent rule", vec![Operation::DeleteRule("a".into(), 4_711)], Some(libc::ENOENT)),
+        ("rule of an absent chain", vec![Operation::DeleteRule("c".into(), 1)], Some(libc::ENOENT)),
         ("flush of an absent chain", vec![Operation::FlushChain("c".into())], Some(libc::ENOENT)),
         (
             "chain and set together with their last use",

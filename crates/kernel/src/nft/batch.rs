@@ -8,7 +8,8 @@ use super::error::{Error, Result};
 use super::object::Family;
 use super::transaction::{Operation, Transaction};
 use super::wire::object::{
-    CHAIN_NAME, CHAIN_TABLE, RULE_CHAIN, RULE_TABLE, TABLE_NAME, write_chain, write_rule, write_table,
+    CHAIN_NAME, CHAIN_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_TABLE, TABLE_NAME, write_chain, write_rule,
+    write_table,
 };
 use super::wire::set::{self, LIST_ELEMENTS, LIST_SET, LIST_TABLE, SET_NAME, SET_TABLE, entries_of};
 use super::wire::{SUBSYSTEM, family_number, fixed, header, kind};
@@ -205,6 +206,10 @@ impl<'a> Batch<'a> {
                     write_rule(m, family, table, rule);
                 });
             }
+            Operation::DeleteRule(chain, handle) => self.message(index, kind::DEL_RULE, 0, |m| {
+                two_names(m, (RULE_TABLE, table), (RULE_CHAIN, chain));
+                m.u64_be(RULE_HANDLE, *handle);
+            }),
             Operation::AddSet(set) => {
                 let id = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
                 self.message(index, kind::NEW_SET, flags::CREATE, |m| set::write(m, family, table, set, id));

@@ -407,7 +407,7 @@ fn is_counter(expression: &Attribute<'_>) -> netlink::Result<bool> {
 }
 
 /// One expression: by the reader of our own rules where it knows it, else by what other programs use beside.
-fn step(entry: &Attribute<'_>) -> netlink::Result<Step> {
+pub(super) fn step(entry: &Attribute<'_>) -> netlink::Result<Step> {
     let expression = read_expression::read(entry)?;
     if let Expression::Unknown(name) = expression {
         let (_, fields) = read_expression::open(entry)?;
@@ -416,7 +416,7 @@ fn step(entry: &Attribute<'_>) -> netlink::Result<Step> {
     Ok(known(expression))
 }
 
-fn known(expression: Expression) -> Step {
+pub(super) fn known(expression: Expression) -> Step {
     match expression {
         Expression::Payload { to, header: Header::Network, offset, size } => {
             Step::Load { to, from: Origin::Network { offset, size } }

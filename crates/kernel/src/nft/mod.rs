@@ -14,6 +14,7 @@
 //! | `simulated/` | its twin: [`Simulated`], which also executes packets |
 //! | `packets` | what the rules of one chain have counted |
 //! | `foreign` | rules of other programs, of every family, as one packet meets them |
+//! | `other_tables` | tables of other programs as chains and rules that can be deleted: [`OtherTables`] |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
 //! | `faulty`, `faulty_answers`, `faulty_events` | a kernel that fails on command, and notifications that are lost: for tests |
 //!
@@ -53,6 +54,7 @@ mod monitor;
 mod netlink;
 mod object;
 mod packets;
+mod other_tables;
 mod probe;
 mod rule;
 mod simulated;
@@ -78,6 +80,7 @@ pub use object::{
     Chain, ChainKind, Comment, DataFields, Family, Field, Flags, Hook, HookPoint, Name, Policy, Set, Table,
     Verdict,
 };
+pub use other_tables::{OtherRule, OtherTables};
 pub use probe::{MINIMUM_KERNEL, Shortcoming, probe};
 pub use rule::{Bits, DnatTo, Match, Pattern, Prefix, PriorityFrom, Reject, Rule, Selector, Side, Statement};
 pub use simulated::{Fate, Outcome, Path, SimPacket, Simulated};

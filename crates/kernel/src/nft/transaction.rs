@@ -23,6 +23,8 @@ pub enum Operation {
     DeleteChain(Name),
     /// Add a rule at the end of its chain.
     AddRule(Rule),
+    /// Remove one rule of a chain, by the kernel's number for it.
+    DeleteRule(Name, u64),
     /// Make a set or map, if it is not there.
     AddSet(Set),
     /// Remove all elements of a set or map.

@@ -180,7 +180,7 @@ fn named_line(stderr: &str) -> Option<usize> {
 }
 
 /// The file that the legacy programs lock.
-fn lock_file() -> String {
+pub(super) fn lock_file() -> String {
     std::env::var("XTABLES_LOCKFILE").unwrap_or_else(|_| "/run/xtables.lock".to_owned())
 }
 

@@ -4,7 +4,7 @@
 //! socket for that, which needs `CAP_NET_RAW`; the kernel answers the same question on any socket to whoever may change the network.
 //! So a process that may not use those programs can still see whether somebody else's rules are there.
 //!
-//! Absent on purpose: writing, for which there are the programs. `legacy_rules` reads rules from the same entries.
+//! `legacy_rules` reads rules from the same entries, and `legacy_tables` removes some where there is no program.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -25,6 +25,14 @@ pub(super) const NAME: usize = 32;
 const INFO: usize = NAME + 4 + 2 * 5 * 4 + 4 + 4;
 /// `struct ipt_get_entries` without its entries.
 const ENTRIES_HEAD: usize = 40;
+/// `IPT_SO_SET_REPLACE` and `IPT_SO_SET_ADD_COUNTERS`.
+const SET_REPLACE: c_int = 64;
+const SET_ADD_COUNTERS: c_int = 65;
+/// `struct ipt_replace` without its entries, and where in it the counters of the old entries are pointed to.
+const REPLACE_HEAD: usize = 96;
+const REPLACE_COUNTERS: usize = 88;
+/// `struct xt_counters_info` without its counters.
+const COUNTERS_HEAD: usize = 40;
 /// The kernel has no larger tables.
 const SIZE_MAX: usize = 512 << 20;
 /// So often it is asked for a table that changes all the while.
@@ -90,10 +98,7 @@ fn chains(family: Family, table: &str) -> io::Result<Vec<String>> {
 
 /// What the kernel says about a table that is there (see `INFO`), and its entries one after the other.
 pub(super) fn entries(family: Family, table: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let (domain, level) = match family {
-        Family::V4 => (libc::AF_INET, libc::SOL_IP),
-        Family::V6 => (libc::AF_INET6, libc::SOL_IPV6),
-    };
+    let (domain, level) = domain(family);
     let socket = socket(domain, libc::SOCK_DGRAM, 0)?;
     let mut info = [0; INFO];
     info.get_mut(..table.len()).ok_or_else(odd)?.copy_from_slice(table.as_bytes());
@@ -109,6 +114,65 @@ pub(super) fn entries(family: Family, table: &str) -> io::Result<(Vec<u8>, Vec<u
     ask(socket.as_fd(), level, GET_ENTRIES, &mut entries)?;
     entries.drain(..ENTRIES_HEAD);
     Ok((info.to_vec(), entries))
+}
+
+/// How often an entry matched: packets and bytes.
+pub(super) type Counters = [u64; 2];
+
+/// Puts a table in the place of the one that there is. `info` is what [`entries`] said, with the hooks of the new table; `count` and
+/// `old_count` are the numbers of its entries and of those that it replaces. Returns the counters of the old entries. Fails with EAGAIN if
+/// somebody has changed how many there are.
+pub(super) fn replace(
+    family: Family,
+    info: &[u8],
+    new: (&[u8], usize),
+    old_count: usize,
+) -> io::Result<Vec<Counters>> {
+    // The head of the message has a pointer in it, so it looks different elsewhere.
+    if size_of::<usize>() != 8 {
+        return Err(io::Error::other("legacy tables are written to on 64-bit machines alone"));
+    }
+    let ((entries, count), mut counters) = (new, vec![[0; 2]; old_count]);
+    let number = |count: usize| u32::try_from(count).map(u32::to_ne_bytes).map_err(|_| odd());
+    let mut message = Vec::with_capacity(REPLACE_HEAD + entries.len());
+    message.extend(info.get(..NAME + 4).ok_or_else(odd)?);
+    message.extend(number(count)?.into_iter().chain(number(entries.len())?));
+    message.extend(info.get(NAME + 4..INFO - 8).ok_or_else(odd)?);
+    message.extend(number(old_count)?);
+    debug_assert_eq!(message.len(), REPLACE_COUNTERS);
+    message.extend(counters.as_mut_ptr().expose_provenance().to_ne_bytes());
+    message.extend(entries);
+    tell(family, SET_REPLACE, &message)?;
+    Ok(counters)
+}
+
+/// Adds to the counters of a table's entries.
+pub(super) fn add_counters(family: Family, table: &str, counters: &[Counters]) -> io::Result<()> {
+    let mut message = vec![0; COUNTERS_HEAD];
+    message.get_mut(..table.len()).ok_or_else(odd)?.copy_from_slice(table.as_bytes());
+    let count = u32::try_from(counters.len()).map_err(|_| odd())?;
+    message[NAME..NAME + 4].copy_from_slice(&count.to_ne_bytes());
+    message.extend(counters.iter().flatten().flat_map(|count| count.to_ne_bytes()));
+    tell(family, SET_ADD_COUNTERS, &message)
+}
+
+/// The socket family of a family, and the level of its options.
+const fn domain(family: Family) -> (c_int, c_int) {
+    match family {
+        Family::V4 => (libc::AF_INET, libc::SOL_IP),
+        Family::V6 => (libc::AF_INET6, libc::SOL_IPV6),
+    }
+}
+
+#[expect(unsafe_code, reason = "setsockopt(2) reads a buffer through a pointer")]
+fn tell(family: Family, order: c_int, message: &[u8]) -> io::Result<()> {
+    let (domain, level) = domain(family);
+    let socket = socket(domain, libc::SOCK_DGRAM, 0)?;
+    let size = socklen_t::try_from(message.len()).map_err(|_| odd())?;
+    let pointer = message.as_ptr().cast();
+    // SAFETY: the pointer is valid for `size` bytes. The kernel writes through the pointer inside a message of `replace` only, to counters
+    // that live during the call and are as many as the message says: it refuses any other number.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, order, pointer, size) }).map(drop)
 }
 
 /// Asks with the buffer, which is then the answer.

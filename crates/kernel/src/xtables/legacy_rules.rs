@@ -22,8 +22,10 @@ const FORWARD: &str = "FORWARD";
 /// The number of the hook.
 const FORWARD_HOOK: usize = 2;
 /// Behind a table's name: which hooks, where the chain of each hook begins, where its policy stands.
-const HOOK_ENTRIES: usize = NAME + 4;
-const UNDERFLOWS: usize = HOOK_ENTRIES + 5 * 4;
+pub(super) const HOOK_ENTRIES: usize = NAME + 4;
+pub(super) const UNDERFLOWS: usize = HOOK_ENTRIES + HOOKS * 4;
+/// How many hooks there are.
+pub(super) const HOOKS: usize = 5;
 /// What a register is for: there is only one value at a time.
 const REGISTER: Register = Register(0);
 /// Keys of `nf_tables` that ask for the same.
@@ -61,7 +63,8 @@ pub(crate) fn on_forward(family: Family) -> io::Result<Vec<LegacyTable>> {
 }
 
 /// How the entries of a family are laid out.
-struct Layout {
+#[derive(Debug)]
+pub(super) struct Layout {
     /// Of an address.
     address: usize,
     /// Where in the packet's header the source is.
@@ -77,7 +80,7 @@ struct Layout {
 }
 
 impl Layout {
-    const fn of(family: Family) -> Self {
+    pub(super) const fn of(family: Family) -> Self {
         match family {
             Family::V4 => Self {
                 address: 4,
@@ -114,11 +117,12 @@ const NOT_PROTOCOL: u8 = 0x40;
 const IS_FRAGMENT: u8 = 1;
 
 /// One entry, with its place in the block.
-struct Entry<'a> {
-    at: usize,
-    next: usize,
-    bytes: &'a [u8],
-    target: &'a [u8],
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) at: usize,
+    pub(super) next: usize,
+    pub(super) bytes: &'a [u8],
+    pub(super) target: &'a [u8],
 }
 
 /// The policy of the chain on the hook, and all chains.
@@ -154,7 +158,7 @@ fn read(family: Family, info: &[u8], block: &[u8]) -> io::Result<(Policy, Chains
     Ok((policy.ok_or_else(odd)?, chains))
 }
 
-fn split<'a>(layout: &Layout, block: &'a [u8]) -> io::Result<Vec<Entry<'a>>> {
+pub(super) fn split<'a>(layout: &Layout, block: &'a [u8]) -> io::Result<Vec<Entry<'a>>> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < block.len() {
         let rest = &block[at..];
@@ -170,7 +174,7 @@ fn split<'a>(layout: &Layout, block: &'a [u8]) -> io::Result<Vec<Entry<'a>>> {
     Ok(all)
 }
 
-fn is_head(entry: &Entry<'_>) -> bool {
+pub(super) fn is_head(entry: &Entry<'_>) -> bool {
     target_name(entry) == HEAD_OF_CHAIN
 }
 
@@ -179,14 +183,18 @@ fn target_name<'a>(entry: &Entry<'a>) -> &'a [u8] {
 }
 
 /// The number of a standard target; `None` for a module's.
-fn verdict(entry: &Entry<'_>) -> io::Result<Option<i32>> {
+pub(super) fn verdict(entry: &Entry<'_>) -> io::Result<Option<i32>> {
     if !target_name(entry).is_empty() {
         return Ok(None);
     }
     number(entry.target, TARGET_HEAD).map(|number| Some(number.cast_signed()))
 }
 
-fn rule(layout: &Layout, starts: &BTreeMap<usize, Name>, entry: &Entry<'_>) -> io::Result<Vec<Step>> {
+pub(super) fn rule(
+    layout: &Layout,
+    starts: &BTreeMap<usize, Name>,
+    entry: &Entry<'_>,
+) -> io::Result<Vec<Step>> {
     let bytes = entry.bytes;
     let part = |at: usize, length: usize| bytes.get(at..at + length).ok_or_else(odd);
     let byte = |at: usize| bytes.get(at).copied().ok_or_else(odd);
@@ -290,7 +298,7 @@ fn target(
     Ok(())
 }
 
-fn size(number: u32) -> io::Result<usize> {
+pub(super) fn size(number: u32) -> io::Result<usize> {
     usize::try_from(number).map_err(|_| odd())
 }
 

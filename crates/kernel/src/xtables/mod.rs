@@ -9,6 +9,10 @@
 //! | `legacy` | which chains are in legacy tables, for those who may not start their programs: [`Legacy`] |
 //! | `legacy_rules` | the rules in legacy tables on the forward hook, without their programs |
 //! | `legacy_packets` | what the rules of one chain of a legacy table have counted |
+//! | `steps` | a rule of either kind of table, as the programs print it |
+//! | `nft_tables`, `legacy_tables` | the tables without their program: [`NftTables`], [`LegacyTables`] |
+//! | `orders` | which chains and rules a restore text removes |
+//! | `legacy_removal` | the entries of a legacy table without some of its rules and chains |
 //! | `process` | one program, run to its end or to its time limit; input by stdin, no shell |
 //! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
@@ -29,13 +33,18 @@ mod error;
 mod faulty;
 mod legacy;
 mod legacy_packets;
+mod legacy_removal;
 pub(crate) mod legacy_rules;
+mod legacy_tables;
+mod nft_tables;
+mod orders;
 mod parse;
 mod process;
 mod programs;
 mod rule;
 mod saved;
 mod simulated;
+pub(crate) mod steps;
 
 use std::fmt;
 
@@ -44,6 +53,8 @@ use crate::rule_packets::RulePackets;
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty, WHOLE, parts};
 pub use legacy::Legacy;
+pub use legacy_tables::LegacyTables;
+pub use nft_tables::NftTables;
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
 pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};

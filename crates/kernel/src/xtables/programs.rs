@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::error::{Error, OLDEST, Result, Version};
 use super::legacy::Legacy;
+use super::legacy_tables::LegacyTables;
 use super::process::{Ended, line, run};
 use super::{Family, Table, Variant, Xtables, legacy_packets};
 use crate::nft;
@@ -51,11 +52,13 @@ pub struct Found<X = Programs> {
     pub problems: Vec<Error>,
     /// The legacy tables of families in which the kernel has one `nat`, whether or not there is a program to look into it.
     pub legacy: Vec<Legacy>,
+    /// The same tables, for whoever removes chains from them without a program.
+    pub legacy_tables: Vec<LegacyTables>,
 }
 
 impl<X> Default for Found<X> {
     fn default() -> Self {
-        Self { programs: Vec::new(), problems: Vec::new(), legacy: Vec::new() }
+        Self { programs: Vec::new(), problems: Vec::new(), legacy: Vec::new(), legacy_tables: Vec::new() }
     }
 }
 
@@ -79,6 +82,7 @@ impl Programs {
         let mut found = Found::default();
         for family in Family::ALL {
             found.legacy.extend(Legacy::look(family));
+            found.legacy_tables.push(LegacyTables::new(family));
             let plain = Plain::look(folders, family);
             if let Err(error) = &plain {
                 found.problems.push(error.clone());

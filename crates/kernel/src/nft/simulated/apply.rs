@@ -96,6 +96,7 @@ fn inside(place: Place, table: &mut SimTable, operation: &Operation) -> Step {
             table.chains.remove(name).map(drop).ok_or(refused(libc::ENOENT))
         }
         Operation::AddRule(rule) => add_rule(place.family, table, rule),
+        Operation::DeleteRule(chain, handle) => delete_rule(table, chain, *handle),
         Operation::AddSet(set) => add_set(table, set),
         Operation::FlushSet(name) => {
             Arc::make_mut(table.sets.get_mut(name).ok_or(refused(libc::ENOENT))?).elements.clear();
@@ -163,6 +164,13 @@ fn add_rule(family: Family, table: &mut SimTable, rule: &Rule) -> Step {
     let chain = table.chains.get_mut(&rule.chain).ok_or(refused(libc::ENOENT))?;
     Arc::make_mut(&mut chain.rules).push((handle, rule.clone()));
     table.next_handle = handle;
+    Ok(())
+}
+
+fn delete_rule(table: &mut SimTable, chain: &Name, handle: u64) -> Step {
+    let rules = &mut table.chains.get_mut(chain).ok_or(refused(libc::ENOENT))?.rules;
+    let at = rules.iter().position(|(found, _)| *found == handle).ok_or(refused(libc::ENOENT))?;
+    Arc::make_mut(rules).remove(at);
     Ok(())
 }
 

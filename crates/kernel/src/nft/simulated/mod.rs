@@ -116,6 +116,12 @@ impl Simulated {
         apply::apply(transaction, self.tables.get(&key).cloned(), self.now)
     }
 
+    /// All rules of a table with their numbers, chain after chain.
+    pub(super) fn rules_of(&self, family: Family, table: &str) -> impl Iterator<Item = &(u64, Rule)> {
+        let table = self.tables.get(&(family, Name::from(table)));
+        table.into_iter().flat_map(|table| table.chains.values()).flat_map(|chain| chain.rules.iter())
+    }
+
     fn listed(&self, family: Family, name: &Name, table: &SimTable) -> Listed {
         let rules = table.chains.values().filter(|chain| !chain.rules.is_empty());
         Listed {

@@ -42,6 +42,7 @@ impl Transaction {
             Operation::FlushChain(chain) => format!("flush chain {at} {chain}"),
             Operation::DeleteChain(chain) => format!("delete chain {at} {chain}"),
             Operation::AddRule(rule) => format!("add rule {at} {} {}", rule.chain, rule.text(self.family)),
+            Operation::DeleteRule(chain, handle) => format!("delete rule {at} {chain} handle {handle}"),
             Operation::AddSet(set) => format!("add {} {at} {}", set_word(set), set.name),
             Operation::FlushSet(set) => format!("flush set {at} {set}"),
             Operation::DeleteSet(set) => format!("delete set {at} {set}"),
