@@ -41,17 +41,31 @@ fn contents(door: &mut Programs) -> Vec<Saved> {
     [Table::Nat, Table::Filter].map(|table| Saved::parse(&door.save(table).unwrap().unwrap())).into()
 }
 
-fn take_over_here() -> TakeOver {
-    take_over(&mut Programs::find(), &mut Netlink::open().unwrap(), None)
+/// With the programs of this machine, or without any, as in the image of the nftables mode.
+#[derive(Clone, Copy)]
+enum With {
+    Programs,
+    Nothing,
+}
+
+fn take_over_here(with: With) -> TakeOver {
+    let mut found = match with {
+        With::Programs => Programs::find(),
+        With::Nothing => Programs::find_in(&[]),
+    };
+    take_over(&mut found, &mut Netlink::open().unwrap(), None)
 }
 
 mod needs_root {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
     use kernel::namespace::Namespace;
 
     use super::*;
 
     /// Runs a test with the door to one program, where it can be.
-    fn with(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
+    fn with_door(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
         let namespace = match Namespace::create() {
             Ok(namespace) => namespace,
             Err(error) => return eprintln!("skipped: {test} needs root to make a namespace: {error}"),
@@ -63,37 +77,49 @@ mod needs_root {
         namespace.run(|| work(door)).unwrap();
     }
 
-    fn removes_all(test: &str, variant: Variant) {
-        with(test, variant, |mut door| {
+    fn removes_all(test: &str, variant: Variant, with: With) {
+        with_door(test, variant, |mut door| {
             door.restore(OTHERS).unwrap();
             let before = contents(&mut door);
             door.restore(&nat(SERVICES)).unwrap();
             door.restore(FILTER).unwrap();
-            let done = take_over_here();
+            let done = take_over_here(with);
             assert_eq!(done.problems, []);
             assert_eq!((done.removed[0].chains, done.removed[0].jumps), (2 * SERVICES + 4, 3));
             assert_eq!(contents(&mut door), before);
-            assert_eq!(take_over_here(), TakeOver::default(), "a second time finds nothing");
+            assert_eq!(take_over_here(with), TakeOver::default(), "a second time finds nothing");
         });
     }
 
     #[test]
     fn root_many_chains_go_from_iptables_nft() {
-        removes_all("root_many_chains_go_from_iptables_nft", Variant::Nft);
+        removes_all("root_many_chains_go_from_iptables_nft", Variant::Nft, With::Programs);
+    }
+
+    #[test]
+    fn root_many_chains_go_from_iptables_nft_without_a_program() {
+        let test = "root_many_chains_go_from_iptables_nft_without_a_program";
+        removes_all(test, Variant::Nft, With::Nothing);
     }
 
     #[test]
     fn root_many_chains_go_from_iptables_legacy() {
-        removes_all("root_many_chains_go_from_iptables_legacy", Variant::Legacy);
+        removes_all("root_many_chains_go_from_iptables_legacy", Variant::Legacy, With::Programs);
     }
 
-    fn keeps_what_is_used(test: &str, variant: Variant) {
-        with(test, variant, |mut door| {
+    #[test]
+    fn root_many_chains_go_from_iptables_legacy_without_a_program() {
+        let test = "root_many_chains_go_from_iptables_legacy_without_a_program";
+        removes_all(test, Variant::Legacy, With::Nothing);
+    }
+
+    fn keeps_what_is_used(test: &str, variant: Variant, with: With) {
+        with_door(test, variant, |mut door| {
             let used = "*nat\n-A MINE -p udp -j KUBE-SERVICES\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\nCOMMIT\n";
             for text in [OTHERS, &nat(2), FILTER, used] {
                 door.restore(text).unwrap();
             }
-            let done = take_over_here();
+            let done = take_over_here(with);
             let why = |problem: &Problem| match problem {
                 Problem::Kept { kept, .. } => Some(kept.why),
                 _ => None,
@@ -110,28 +136,78 @@ mod needs_root {
             assert_eq!(nat.chain("KUBE-MARK-MASQ").unwrap().rules.len(), 1);
             assert_eq!(filter.chain("FORWARD").unwrap().rules.len(), 1);
             assert_eq!(filter.chain("KUBE-FORWARD").unwrap().rules.len(), 1);
-            assert_eq!(take_over_here(), TakeOver::default(), "what is done is not done again");
+            assert_eq!(take_over_here(with), TakeOver::default(), "what is done is not done again");
         });
     }
 
     #[test]
     fn root_chains_that_others_use_stay_in_iptables_nft() {
-        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_nft", Variant::Nft);
+        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_nft", Variant::Nft, With::Programs);
+    }
+
+    #[test]
+    fn root_chains_that_others_use_stay_in_iptables_nft_without_a_program() {
+        let test = "root_chains_that_others_use_stay_in_iptables_nft_without_a_program";
+        keeps_what_is_used(test, Variant::Nft, With::Nothing);
     }
 
     #[test]
     fn root_chains_that_others_use_stay_in_iptables_legacy() {
-        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_legacy", Variant::Legacy);
+        keeps_what_is_used(
+            "root_chains_that_others_use_stay_in_iptables_legacy",
+            Variant::Legacy,
+            With::Programs,
+        );
     }
 
-    /// As in an image that has no iptables.
     #[test]
-    fn root_chains_that_no_program_can_remove_are_told() {
-        with("root_chains_that_no_program_can_remove_are_told", Variant::Nft, |mut door| {
-            door.restore(&nat(1)).unwrap();
-            let mut nothing = Programs::find_in(&[]);
-            let done = take_over(&mut nothing, &mut Netlink::open().unwrap(), None);
-            assert!(matches!(&done.problems[..], [Problem::NoProgram { .. }]), "{done:?}");
+    fn root_chains_that_others_use_stay_in_iptables_legacy_without_a_program() {
+        let test = "root_chains_that_others_use_stay_in_iptables_legacy_without_a_program";
+        keeps_what_is_used(test, Variant::Legacy, With::Nothing);
+    }
+
+    /// What packets did to the rules of others is still counted.
+    #[test]
+    fn root_rules_of_others_keep_their_counters_in_legacy_tables_without_a_program() {
+        let test = "root_rules_of_others_keep_their_counters_in_legacy_tables_without_a_program";
+        with_door(test, Variant::Legacy, |mut door| {
+            door.restore(&nat(3)).unwrap();
+            door.restore("*nat\n[7:420] -I PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT\n[3:180] -A PREROUTING -p udp -j ACCEPT\nCOMMIT\n")
+                .unwrap();
+            let listed = || {
+                let output = Command::new("iptables-legacy-save").args(["-c", "-t", "nat"]).output().unwrap();
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            };
+            // Only a restore with --counters takes them.
+            set_counters(&listed());
+            let before = listed();
+            assert!(before.contains("[7:420] -A PREROUTING -p tcp"), "{before}");
+            assert_eq!(take_over_here(With::Nothing).problems, []);
+            let after = listed();
+            for rule in [
+                "[7:420] -A PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT",
+                "[3:180] -A PREROUTING -p udp -j ACCEPT",
+            ] {
+                assert!(after.contains(rule), "no {rule} in {after}");
+            }
+            assert!(!after.contains("KUBE-"), "{after}");
         });
+    }
+
+    /// Gives the two rules of others the counters that they are to have.
+    fn set_counters(saved: &str) {
+        let counted = |line: &str| {
+            let (_, rule) = line.split_once("] ").unwrap_or(("", line));
+            match rule {
+                "-A PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT" => format!("[7:420] {rule}\n"),
+                "-A PREROUTING -p udp -j ACCEPT" => format!("[3:180] {rule}\n"),
+                _ => format!("{line}\n"),
+            }
+        };
+        let text: String = saved.lines().map(counted).collect();
+        let mut restore = Command::new("iptables-legacy-restore");
+        let mut child = restore.args(["--counters", "-w"]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
     }
 }

@@ -14,6 +14,7 @@
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
 mod choose;
+pub(crate) mod leftovers;
 mod names;
 mod packets;
 mod render;

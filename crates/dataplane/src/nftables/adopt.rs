@@ -17,7 +17,7 @@ use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
 use super::family::{Failure, FamilyState, all_ids};
-use super::layout::{BESIDE, TABLE, table_comment};
+use super::layout::{BESIDE, MARK_OF_OURS, TABLE, table_comment};
 use super::observed::{Observed, Stranger};
 use super::plan::Plan;
 use super::{is_ours, kernel_family};
@@ -233,7 +233,10 @@ impl std::fmt::Display for Stranger {
             Some(comment) if *comment == table_comment().as_str() => {
                 f.write_str("of ours, into which another program has written")
             }
-            Some(comment) => write!(f, "of another program or version (\"{comment}\")"),
+            Some(comment) if comment.starts_with(MARK_OF_OURS) => {
+                write!(f, "of our nftables mode in another version (\"{comment}\")")
+            }
+            Some(comment) => write!(f, "of another program (\"{comment}\")"),
             None => f.write_str("of another program"),
         }
     }

@@ -129,13 +129,6 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
         state.sync(&mut self.kernel, desired, (news, self.leftovers), synced)
     }
 
-    /// Upstream's kube-proxy writes into a table of that name as it finds it, so our mark stays on what is its own then.
-    fn is_upstreams(&mut self, family: kernel::nft::Family, table: &str) -> Result<bool, Error> {
-        let Some(listed) = self.kernel.list(family, table)? else { return Ok(false) };
-        let chain = layout::UPSTREAMS_CHAIN;
-        Ok(listed.chains.contains_key(chain) || listed.unknown.contains(&format!("chain {chain}")))
-    }
-
     fn settle_after(&self) -> Option<Duration> {
         (self.v4.is_unsettled() || self.v6.is_unsettled()).then_some(SETTLE_AFTER)
     }
@@ -209,7 +202,7 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
         for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
             let tables = self.kernel.tables(family)?;
             for table in tables.iter().filter(|table| is_ours(table)) {
-                if self.is_upstreams(family, &table.name)? {
+                if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
                     continue;
                 }
                 for step in adopt::removal(&mut self.kernel, family, &table.name)? {
@@ -228,16 +221,29 @@ fn is_ours(table: &kernel::nft::Table) -> bool {
     table.comment.as_ref().is_some_and(|comment| comment.as_str().starts_with(layout::MARK_OF_OURS))
 }
 
+/// Upstream's kube-proxy writes into a table of that name as it finds it, so our mark stays on what is its own then.
+fn has_upstreams_chain<K: Kernel>(
+    kernel: &mut K,
+    family: kernel::nft::Family,
+    table: &str,
+) -> Result<bool, Error> {
+    let Some(listed) = kernel.list(family, table)? else { return Ok(false) };
+    let chain = layout::UPSTREAMS_CHAIN;
+    Ok(listed.chains.contains_key(chain) || listed.unknown.contains(&format!("chain {chain}")))
+}
+
 /// Removes every table `kube-proxy`, ours or upstream's, for a mode that does its work now. What is gone, in words.
 pub fn take_over<K: Kernel>(kernel: &mut K) -> Result<Vec<String>, Error> {
     let mut gone = Vec::new();
     for family in kernel::nft::Family::ALL {
         let is_theirs = |table: &kernel::nft::Table| [layout::TABLE, layout::BESIDE].contains(&&*table.name);
         for table in kernel.tables(family)?.iter().filter(|table| is_theirs(table)) {
+            let is_ours = is_ours(table) && !has_upstreams_chain(kernel, family, &table.name)?;
+            let whose = if is_ours { "our" } else { "upstream's" };
             for step in adopt::removal(kernel, family, &table.name)? {
                 kernel.run(&step)?;
             }
-            gone.push(format!("table {family} {}", &*table.name));
+            gone.push(format!("table {family} {} of {whose} nftables mode", &*table.name));
         }
     }
     Ok(gone)

@@ -1,6 +1,7 @@
-//! Taking over from upstream kube-proxy's iptables or IPVS mode, or its old userspace mode: its chains and jumps go, and nothing else does.
+//! Taking over from chains of an iptables, IPVS or userspace mode, upstream's or ours: they go with their jumps, and nothing else does.
 //!
-//! In: the iptables programs of this machine, and `nf_tables`. Out: what was removed, and what could not be, in words.
+//! In: the iptables programs of this machine, its legacy tables, and `nf_tables`. Where there is no program, as in the image of the nftables
+//! mode, tables are read and changed without it. Out: what was removed, and what could not be, in words.
 //!
 //! | file | what it is for |
 //! |---|---|
@@ -19,6 +20,9 @@
 //! force, and useful until the end. The canary of mangle is what a running upstream kube-proxy watches: it goes last, because
 //! from then on that one would write everything anew. Each table is cut off at once.
 //!
+//! **Whose they are.** Upstream's and ours go under the same conditions, since our iptables mode has upstream's very names. Where names or
+//! jumps tell whose they are, it is said (`names`); what a predecessor in userspace mode still relays needs none of them.
+//!
 //! **What stays.** Kubelet's chains and everybody's rules, in place and order. A chain of theirs to which others lead is emptied,
 //! and stays. `KUBE-MARK-MASQ` stays as it is in that case, since what it marks is masqueraded by ours. `KUBE-FORWARD` stays with its
 //! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there; a cleanup, after which no
@@ -33,8 +37,8 @@ mod removal;
 use std::fmt;
 use std::iter;
 
-use kernel::nft;
-use kernel::xtables::{Error, Family, Found, Table, Variant, Xtables};
+use kernel::nft::{self, OtherTables};
+use kernel::xtables::{Error, Family, Found, NftTables, Table, Variant, Xtables};
 
 pub use names::{Rules, Whose, is_theirs};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
@@ -71,10 +75,7 @@ pub struct Removed {
 impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { variant, family, chains, jumps, whose } = self;
-        write!(
-            f,
-            "{chains} chains of the {whose} mode, upstream's or ours, and {jumps} rules that led to them ({variant}, {family})"
-        )
+        write!(f, "{chains} chains of {whose} and {jumps} rules that led to them ({variant}, {family})")
     }
 }
 
@@ -98,17 +99,19 @@ pub enum Problem {
         family: Family,
         /// At which table.
         table: Table,
+        /// Whose chains were seen.
+        whose: Whose,
         /// Why.
         error: Error,
     },
-    /// There are chains of theirs, or there may be, and no program to remove them.
+    /// There are chains of theirs, or there may be, and no way to remove them.
     NoProgram {
         /// The program that is missing.
         variant: Variant,
         /// The family.
         family: Family,
-        /// Chains of theirs were seen.
-        is_seen: bool,
+        /// Whose chains were seen; `None` if there only may be some.
+        whose: Option<Whose>,
         /// What is wrong with the one that was found, if one was.
         because: Vec<Error>,
     },
@@ -122,13 +125,13 @@ impl Problem {
                 "chain {chain} of table {table} stays ({variant}, {family}), because rules of others lead to it: delete those rules, \
                  then clean up again"
             ),
-            Self::Failed { variant, family, table, error } => {
-                format!("what there may be from table {table} on stays ({variant}, {family}): {error}")
+            Self::Failed { variant, family, table, whose, error } => {
+                format!("chains of {whose} stay from table {table} on ({variant}, {family}): {error}")
             }
-            Self::NoProgram { variant, family, is_seen, because } => {
-                let are = are_in(*variant, *is_seen);
+            Self::NoProgram { variant, family, whose, because } => {
+                let are = are_in(*variant, whose.as_ref());
                 let way_out = format!(
-                    "chains of the iptables or userspace mode {are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
+                    "{are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
                      the package iptables and clean up again"
                 );
                 let because = because.iter().map(ToString::to_string);
@@ -147,17 +150,16 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept { variant, family, kept } => write!(f, "{kept} ({variant}, {family})"),
-            Self::Failed { variant, family, table, error } => write!(
+            Self::Failed { variant, family, table, whose, error } => write!(
                 f,
-                "upstream's iptables rules stay in table {table} ({variant}, {family}); ours are in force beside them: {error}"
+                "chains of {whose} stay in table {table} ({variant}, {family}), and the rules of this mode are in force beside them: {error}"
             ),
-            Self::NoProgram { variant, family, is_seen, because } => {
-                let are = are_in(*variant, *is_seen);
+            Self::NoProgram { variant, family, whose, because } => {
+                let are = are_in(*variant, whose.as_ref());
                 write!(
                     f,
-                    "chains of upstream's iptables mode {are} ({variant}, {family}), and there is no program `{variant}` here to look \
-                     after them, so they stay: run `portway cleanup --mode iptables --force` with a portway beside which the package iptables \
-                     is installed"
+                    "{are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: run \
+                     `portway cleanup --mode iptables --force` with a portway beside which the package iptables is installed"
                 )?;
                 because.iter().try_for_each(|error| write!(f, "; {error}"))
             }
@@ -165,13 +167,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where chains are, or may be where the kernel did not tell.
-fn are_in(variant: Variant, is_seen: bool) -> &'static str {
-    match (variant, is_seen) {
-        (Variant::Nft, true) => "are in nf_tables",
-        (Variant::Nft, false) => "may be in nf_tables",
-        (Variant::Legacy, true) => "are in legacy tables",
-        (Variant::Legacy, false) => "may be in legacy tables",
+/// Whose chains are where, or may be where the kernel did not tell.
+fn are_in(variant: Variant, whose: Option<&Whose>) -> String {
+    let place = match variant {
+        Variant::Nft => "in nf_tables",
+        Variant::Legacy => "in legacy tables",
+    };
+    match whose {
+        Some(whose) => format!("chains of {whose} are {place}"),
+        None => format!("chains of {} may be {place}", Whose::default()),
     }
 }
 
@@ -184,47 +188,71 @@ pub struct Ours {
     pub rules: Rules,
 }
 
-/// Removes what upstream's iptables and userspace modes left on this machine, or ours, whose chains have the same names; except the
-/// chains of the mode that is in force, behind the doors of its program. Call it when ours is in force. A second call finds
-/// nothing.
+/// Removes what iptables, IPVS and userspace modes left on this machine, upstream's or ours; except the chains of the mode that is in force,
+/// behind the doors of its program. Call it when ours is in force. A second call finds nothing.
 pub fn take_over<X: Xtables>(
     found: &mut Found<X>,
-    nft: &mut impl nft::Kernel,
+    nft: &mut impl OtherTables,
     ours: Option<Ours>,
 ) -> TakeOver {
-    let occasion =
-        move |variant| Occasion::TakeOver(ours.filter(|ours| ours.variant == variant).map(|ours| ours.rules));
-    sweep(found, nft, &move |door, table| clear(door, table, occasion(door.variant())))
+    sweep(found, nft, &move |door, table| {
+        let ours = ours.filter(|ours| ours.variant == door.variant());
+        clear(door, table, Occasion::TakeOver(ours.map(|ours| ours.rules)))
+    })
 }
 
 /// The same behind all doors, for somebody who wants to be rid of it all: Services need not go on.
-pub fn clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+pub fn clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables) -> TakeOver {
     sweep(found, nft, &|door, table| clear(door, table, Occasion::Cleanup))
 }
 
 /// What [`clean_up`] would do. Nothing is done.
-pub fn would_clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel) -> TakeOver {
+pub fn would_clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables) -> TakeOver {
     sweep(found, nft, &|door, table| look(door, table, Occasion::Cleanup))
 }
 
 /// What is done to a table behind a door, or found there.
-type Deed<X> = dyn Fn(&mut X, Table) -> Result<Option<Removal>, Error>;
+type Deed = dyn Fn(&mut dyn Xtables, Table) -> Result<Option<Removal>, Error>;
 
-fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &Deed<X>) -> TakeOver {
+/// What is known of one program's tables of one family.
+enum Seen {
+    Nothing,
+    /// Chains of these.
+    Chains(Whose),
+    /// The kernel did not tell.
+    Unknown,
+}
+
+/// The program goes before our own way: it prints every rule, and its text is what the removal was made for.
+fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &Deed) -> TakeOver {
     let mut done = TakeOver::default();
     for family in Family::ALL {
         for variant in Variant::ALL {
             let seen = match variant {
-                Variant::Nft => is_in_nft(nft, family),
-                Variant::Legacy => Some(is_in_legacy(found, family)),
+                Variant::Nft => seen_in_nft(nft, family),
+                Variant::Legacy => seen_in_legacy(found, family),
             };
-            let because = found.problems.clone();
-            let is_seen = variant == Variant::Nft || is_seen_in_legacy(found, family);
-            match (seen, found.door(variant, family)) {
-                (Some(false), _) | (None, None) => {}
-                (_, Some(door)) => remove(door, deed, &mut done),
-                (Some(true), None) => {
-                    done.problems.push(Problem::NoProgram { variant, family, is_seen, because });
+            let whose = match seen {
+                Seen::Nothing => continue,
+                Seen::Chains(whose) => Some(whose),
+                Seen::Unknown => None,
+            };
+            let may_be = whose.clone().unwrap_or_default();
+            if !is_shut(found, variant, family)
+                && let Some(door) = found.door(variant, family)
+            {
+                remove(door, deed, may_be, &mut done);
+                continue;
+            }
+            let legacy = found.legacy_tables.iter_mut().find(|tables| tables.family() == family);
+            match (variant, legacy) {
+                // Without `nf_tables` there are no such chains.
+                (Variant::Nft, _) if whose.is_none() => {}
+                (Variant::Nft, _) => remove(&mut NftTables::new(nft, family), deed, may_be, &mut done),
+                (Variant::Legacy, Some(tables)) => remove(tables, deed, may_be, &mut done),
+                (Variant::Legacy, None) => {
+                    let because = found.problems.clone();
+                    done.problems.push(Problem::NoProgram { variant, family, whose, because });
                 }
             }
         }
@@ -232,15 +260,43 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl nft::Kernel, deed: &De
     done
 }
 
+/// The legacy program needs `CAP_NET_RAW`, and our own way does not.
+fn is_shut<X: Xtables>(found: &mut Found<X>, variant: Variant, family: Family) -> bool {
+    variant == Variant::Legacy
+        && found.legacy_tables.iter().any(|tables| tables.family() == family)
+        && found
+            .door(variant, family)
+            .is_some_and(|door| matches!(door.save(Table::Nat), Err(Error::NotPermitted { .. })))
+}
+
+fn seen_in_legacy<X>(found: &Found<X>, family: Family) -> Seen {
+    let Some(legacy) = found.legacy.iter().find(|legacy| legacy.family == family) else {
+        return Seen::Nothing;
+    };
+    let Some(chains) = &legacy.chains else { return Seen::Unknown };
+    seen(chains.iter().map(|(table, chain)| (*table, chain.as_str())))
+}
+
+fn seen<'a>(chains: impl Iterator<Item = (Table, &'a str)>) -> Seen {
+    let mut found = Seen::Nothing;
+    for (table, chain) in chains.filter(|(table, chain)| is_theirs(*table, chain)) {
+        let mut whose = Whose::of_chains(table, [chain]);
+        if let Seen::Chains(before) = found {
+            whose.add(before);
+        }
+        found = Seen::Chains(whose);
+    }
+    found
+}
+
 /// Whether chains of theirs are in the legacy tables, or may be.
 fn is_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
-    found.legacy.iter().any(|legacy| legacy.family == family && legacy.may_have(is_theirs))
+    !matches!(seen_in_legacy(found, family), Seen::Nothing)
 }
 
 /// Whether the kernel told of chains of theirs in the legacy tables.
 fn is_seen_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
-    let mut of_family = found.legacy.iter().filter(|legacy| legacy.family == family);
-    of_family.any(|legacy| legacy.chains.is_some() && legacy.may_have(is_theirs))
+    matches!(seen_in_legacy(found, family), Seen::Chains(_))
 }
 
 /// Legacy tables with chains of theirs, into which we may not look.
@@ -282,7 +338,7 @@ pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
 }
 
 /// Clears the tables behind one door, as far as that goes.
-fn remove<X: Xtables>(door: &mut X, deed: &Deed<X>, done: &mut TakeOver) {
+fn remove(door: &mut dyn Xtables, deed: &Deed, seen: Whose, done: &mut TakeOver) {
     let (variant, family) = (door.variant(), door.family());
     let mut removed = Removed { variant, family, chains: 0, jumps: 0, whose: Whose::default() };
     for table in TABLES {
@@ -290,13 +346,17 @@ fn remove<X: Xtables>(door: &mut X, deed: &Deed<X>, done: &mut TakeOver) {
             Ok(Some(removal)) => {
                 removed.chains += removal.chains;
                 removed.jumps += removal.jumps;
-                removed.whose = removed.whose.and(removal.whose);
+                removed.whose.add(removal.whose);
                 let kept = removal.kept.into_iter().map(|kept| Problem::Kept { variant, family, kept });
                 done.problems.extend(kept);
             }
             Ok(None) => {}
             Err(error) => {
-                done.problems.push(Problem::Failed { variant, family, table, error });
+                // Rules tell more than names.
+                let rules = look(door, table, Occasion::Cleanup).ok().flatten();
+                let mut whose = seen;
+                whose.add(rules.map(|removal| removal.whose).unwrap_or_default());
+                done.problems.push(Problem::Failed { variant, family, table, whose, error });
                 break;
             }
         }
@@ -307,7 +367,7 @@ fn remove<X: Xtables>(door: &mut X, deed: &Deed<X>, done: &mut TakeOver) {
 }
 
 /// Clears one table. Somebody may have changed it between the look and the deed, so a refusal is worth a second look.
-fn clear(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
+fn clear(door: &mut dyn Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
     let Some(removal) = look(door, table, occasion)? else { return Ok(None) };
     match carry_out(door, &removal) {
         Ok(()) => Ok(Some(removal)),
@@ -319,11 +379,11 @@ fn clear(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Op
     }
 }
 
-fn carry_out(door: &mut impl Xtables, removal: &Removal) -> Result<(), Error> {
+fn carry_out(door: &mut dyn Xtables, removal: &Removal) -> Result<(), Error> {
     removal.texts.iter().try_for_each(|text| door.restore(text))
 }
 
-fn look(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
+fn look(door: &mut dyn Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
     let piece = match door.variant() {
         Variant::Nft => NFT_PIECE,
         // It exchanges the whole table each time, however little changes.
@@ -332,21 +392,19 @@ fn look(door: &mut impl Xtables, table: Table, occasion: Occasion) -> Result<Opt
     Ok(door.save(table)?.and_then(|saved| removal(table, &saved, piece, occasion)))
 }
 
-/// Whether there are chains of theirs in the tables that iptables-nft uses; `None` if that cannot be told. Asking the program
-/// would take longer, and it cannot read tables of the same names that somebody made with `nft`.
-fn is_in_nft(nft: &mut impl nft::Kernel, family: Family) -> Option<bool> {
+/// The chains of theirs in the tables that iptables-nft uses. Asking the program would take longer, and it cannot read tables of the same
+/// names that somebody made with `nft`.
+fn seen_in_nft(nft: &mut impl OtherTables, family: Family) -> Seen {
     let family = match family {
         Family::V4 => nft::Family::Ip,
         Family::V6 => nft::Family::Ip6,
     };
+    let mut chains = Vec::new();
     for table in TABLES {
-        let Some(listed) = nft.list(family, table.name()).ok()? else { continue };
-        let odd = listed.unknown.iter().filter_map(|object| object.strip_prefix("chain "));
-        if listed.chains.keys().map(|name| &**name).chain(odd).any(|chain| is_theirs(table, chain)) {
-            return Some(true);
-        }
+        let Ok(found) = nft.other_chains(family, table.name()) else { return Seen::Unknown };
+        chains.extend(found.into_iter().flatten().map(|chain| (table, chain.name)));
     }
-    Some(false)
+    seen(chains.iter().map(|(table, chain)| (*table, &**chain)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which chains and which jumps are upstream kube-proxy's.
+//! Which chains and which jumps are a kube-proxy's, upstream's or ours, and whose of the two, where that can be told.
 //!
 //! In: a table and a name, or a rule as `iptables-save` prints it. Out: whether upstream's iptables mode made it, in any version
 //! since 1.8 or so, its IPVS mode, or its userspace mode, which ended with 1.25 and whose own cleanup nobody has any more; or ours of
@@ -7,11 +7,12 @@
 //! Absent on purpose: kubelet's `KUBE-FIREWALL`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup
 //! leaves alone, too.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use kernel::xtables::{Table, words};
 
-use crate::ipvs;
+use crate::{iptables, ipvs, userspace};
 
 /// Lets a masquerade mark, and what is established, pass through `FORWARD`.
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
@@ -32,11 +33,13 @@ const COMMON: &[(Table, &str)] = &[
     (Table::Mangle, CANARY),
 ];
 const CANARY: &str = "KUBE-PROXY-CANARY";
+/// In nat, the IPVS mode of upstream calls its own `KUBE-NODE-PORT`.
+const NAT_NODE_PORTS: &str = "KUBE-NODEPORTS";
 /// Those of the iptables mode.
 const IPTABLES: &[(Table, &str)] = &[
     (Table::Filter, FORWARD),
     (Table::Nat, "KUBE-SERVICES"),
-    (Table::Nat, "KUBE-NODEPORTS"),
+    (Table::Nat, NAT_NODE_PORTS),
     (Table::Nat, "KUBE-POSTROUTING"),
     (Table::Nat, MARK_OUTSIDE),
     (Table::Nat, MARK_MASQ),
@@ -141,36 +144,106 @@ impl Rules {
     }
 }
 
-/// The modes whose chains some are, as far as names tell: the iptables and the userspace mode share most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Whose {
-    /// Some are of the IPVS mode alone.
-    pub ipvs: bool,
-    /// Some are of the iptables or the userspace mode, or of any.
-    pub others: bool,
+/// Who wrote some chains, in which mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Writer {
+    OurIptables,
+    OurUserspace,
+    OurIpvs,
+    UpstreamsIpvs,
+    /// Upstream's iptables mode or ours: names, rules and comments are the same.
+    Iptables,
+    /// Upstream's userspace mode or ours.
+    Userspace,
 }
 
+/// Who wrote some chains, as far as their names and the rules that lead to them tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whose(BTreeSet<Writer>);
+
 impl Whose {
-    /// Whose this chain is. A canary tells nothing: each has one.
-    pub(super) fn of(table: Table, chain: &str) -> Self {
-        let ipvs = chain.starts_with(ipvs::PREFIX) || UPSTREAMS_IPVS.contains(&(table, chain));
-        Self { ipvs, others: !ipvs && chain != CANARY }
+    /// Whose these chains are, as far as their names tell. Those that several modes have tell nothing.
+    pub(super) fn of_chains<'a>(table: Table, chains: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(chains.into_iter().filter_map(|chain| writer(table, chain)).collect())
+    }
+
+    /// Whose this rule is, which leads to a chain.
+    pub(super) fn of_jump(rule: &str) -> Self {
+        let words = words(rule);
+        let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+        Self(userspace::leftovers::is_our_jump(&words).then_some(Writer::OurUserspace).into_iter().collect())
     }
 
     /// Those of both.
-    #[must_use]
-    pub(super) fn and(self, other: Self) -> Self {
-        Self { ipvs: self.ipvs || other.ipvs, others: self.others || other.others }
+    pub(super) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Whether all of it is of the IPVS mode.
+    pub fn is_ipvs(&self) -> bool {
+        !self.0.is_empty()
+            && self.0.iter().all(|writer| [Writer::OurIpvs, Writer::UpstreamsIpvs].contains(writer))
+    }
+
+    /// Whether all of it is known to be ours.
+    pub fn is_ours(&self) -> bool {
+        let is_ours =
+            |writer: &Writer| [Writer::OurIptables, Writer::OurUserspace, Writer::OurIpvs].contains(writer);
+        !self.0.is_empty() && self.certain().all(|writer| is_ours(&writer))
+    }
+
+    /// One chain that only ours has tells whose the others of that mode are.
+    fn certain(&self) -> impl Iterator<Item = Writer> {
+        let is_known = |writer: &Writer| match writer {
+            Writer::Iptables => self.0.contains(&Writer::OurIptables),
+            Writer::Userspace => self.0.contains(&Writer::OurUserspace),
+            _ => false,
+        };
+        self.0.iter().copied().filter(move |writer| !is_known(writer))
+    }
+}
+
+fn writer(table: Table, chain: &str) -> Option<Writer> {
+    let is_of_an_iptables_port =
+        || table == Table::Nat && rank(chain).is_some_and(|rank| PREFIXES[rank].1 == Rules::Iptables);
+    if chain.starts_with(ipvs::PREFIX) {
+        Some(Writer::OurIpvs)
+    } else if UPSTREAMS_IPVS.contains(&(table, chain)) {
+        Some(Writer::UpstreamsIpvs)
+    } else if iptables::leftovers::is_ours_alone(table, chain) {
+        Some(Writer::OurIptables)
+    } else if userspace::leftovers::is_ours_alone(table, chain) {
+        Some(Writer::OurUserspace)
+    } else if USERSPACE.contains(&(table, chain)) {
+        Some(Writer::Userspace)
+    } else if (table, chain) == (Table::Nat, NAT_NODE_PORTS) || is_of_an_iptables_port() {
+        Some(Writer::Iptables)
+    } else {
+        None
+    }
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OurIptables => "our iptables mode",
+            Self::OurUserspace => "our userspace mode",
+            Self::OurIpvs => "our ipvs mode",
+            Self::UpstreamsIpvs => "upstream's ipvs mode",
+            Self::Iptables => "the iptables mode (upstream's or ours)",
+            Self::Userspace => "the userspace mode (upstream's or ours)",
+        })
     }
 }
 
 impl fmt::Display for Whose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.ipvs, self.others) {
-            (true, false) => "ipvs",
-            (true, true) => "iptables, ipvs or userspace",
-            (false, _) => "iptables or userspace",
-        })
+        let writers: Vec<String> = self.certain().map(|writer| writer.to_string()).collect();
+        if writers.is_empty() {
+            f.write_str("kube-proxy (upstream's or ours)")
+        } else {
+            f.write_str(&writers.join(" and "))
+        }
     }
 }
 
@@ -267,6 +340,42 @@ mod tests {
         ];
         for (table, chain, expected) in cases {
             assert_eq!(is_theirs(table, chain), expected, "{table} {chain}");
+        }
+    }
+
+    #[test]
+    fn whose_chains_are_is_told_where_only_one_has_them() {
+        let cases: [(&[(Table, &str)], &str); 9] = [
+            (&[(Table::Nat, "KUBE-PORTALS-HOST")], "the userspace mode (upstream's or ours)"),
+            (
+                &[(Table::Nat, "KUBE-PORTALS-HOST"), (Table::Nat, "KUBE-POLICY-XPGD46QRK7WJZT7O")],
+                "our userspace mode",
+            ),
+            (&[(Table::Nat, "KUBE-SVC-XPGD46QRK7WJZT7O")], "the iptables mode (upstream's or ours)"),
+            (&[(Table::Nat, "KUBE-NODEPORTS"), (Table::Nat, "KUBE-SVC-MARK-OUTSIDE")], "our iptables mode"),
+            (&[(Table::Nat, "PORTWAY-SERVICES"), (Table::Filter, CANARY)], "our ipvs mode"),
+            (&[(Table::Nat, "KUBE-LOAD-BALANCER"), (Table::Nat, "KUBE-SERVICES")], "upstream's ipvs mode"),
+            (
+                &[(Table::Nat, "PORTWAY-SERVICES"), (Table::Nat, "KUBE-NODEPORTS")],
+                "our ipvs mode and the iptables mode (upstream's or ours)",
+            ),
+            (
+                &[(Table::Filter, "KUBE-SERVICES"), (Table::Filter, FORWARD)],
+                "kube-proxy (upstream's or ours)",
+            ),
+            (&[], "kube-proxy (upstream's or ours)"),
+        ];
+        for (chains, expected) in cases {
+            let mut whose = Whose::default();
+            for (table, chain) in chains {
+                whose.add(Whose::of_chains(*table, [*chain]));
+            }
+            assert_eq!(whose.to_string(), expected);
+            assert_eq!(
+                whose.is_ours(),
+                expected.starts_with("our") && !expected.contains("upstream"),
+                "{expected}"
+            );
         }
     }
 

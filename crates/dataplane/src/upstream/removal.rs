@@ -1,4 +1,4 @@
-//! What has to be written so that one table is rid of upstream's chains and jumps.
+//! What has to be written so that one table is rid of chains and jumps of a kube-proxy, upstream's or ours.
 //!
 //! In: the table as `iptables-save` prints it. Out: texts for `iptables-restore --noflush`; how much goes; and which chains stay,
 //! with the reason.
@@ -7,7 +7,7 @@
 //! to any more, in pieces, because iptables-nft takes time with the square of one text: 4,000 services of 4 endpoints
 //! took 65 seconds in one piece.
 //!
-//! Rules of others keep their place and their order, since nothing but upstream's own jumps is deleted, each by its words.
+//! Rules of others keep their place and their order, since nothing but a kube-proxy's own jumps is deleted, each by its words.
 //! If somebody deletes one of them first, the text is refused, and the caller looks again.
 
 use std::collections::BTreeSet;
@@ -71,12 +71,12 @@ impl fmt::Display for Kept {
         match why {
             Why::UsedEmpty => write!(
                 f,
-                "chain {chain} of table {table} is empty now but stays, because rules that are not upstream kube-proxy's lead to \
+                "chain {chain} of table {table} is empty now but stays, because rules of other programs lead to \
                  it: delete those rules, then the chain"
             ),
             Why::UsedForItsMark => write!(
                 f,
-                "chain {chain} of table {table} stays as it is, because rules that are not upstream kube-proxy's use it, and what \
+                "chain {chain} of table {table} stays as it is, because rules of other programs use it, and what \
                  it marks is still masqueraded"
             ),
             Why::LetsServiceTrafficPass => write!(
@@ -116,7 +116,8 @@ pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> O
     // The chains that there is one of are empty after the cut; endpoints lead to `KUBE-MARK-MASQ` until they are gone.
     doomed.sort_by_key(|chain| rank(chain).unwrap_or(usize::MAX));
     let texts = texts(table, &theirs, &links, &doomed, piece);
-    let whose = doomed.iter().fold(Whose::default(), |whose, chain| whose.and(Whose::of(table, chain)));
+    let mut whose = Whose::of_chains(table, doomed.iter().copied());
+    links.jumps.iter().for_each(|(_, rule)| whose.add(Whose::of_jump(rule)));
     Some(Removal { texts, chains: doomed.len(), jumps: links.jumps.len(), whose, kept })
 }
 

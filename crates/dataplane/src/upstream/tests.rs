@@ -1,6 +1,9 @@
 //! What goes and what stays, on tables in memory.
 
-use kernel::nft::{Chain, Family as NftFamily, Kernel, Operation, Simulated as SimulatedNft, Transaction};
+use kernel::nft::{
+    Chain, ChainKind, Family as NftFamily, Hook, HookPoint, Kernel, Operation, Policy, Rule,
+    Simulated as SimulatedNft, Statement, Transaction,
+};
 use kernel::xtables::{Legacy, Saved, Simulated};
 
 use super::*;
@@ -59,7 +62,7 @@ fn door(texts: &[&str]) -> Simulated {
 }
 
 fn take(door: Simulated) -> (TakeOver, Simulated) {
-    let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4.into()] };
+    let mut found = Found { programs: vec![door], legacy: vec![Family::V4.into()], ..Found::default() };
     let done = take_over(&mut found, &mut SimulatedNft::default(), None);
     (done, found.programs.remove(0))
 }
@@ -81,7 +84,7 @@ fn theirs_goes_and_everything_else_keeps_its_place() {
     let (done, mut door) = take(door(&[NAT, FILTER, MANGLE]));
     assert_eq!(done.problems, []);
     let words: Vec<String> = done.removed.iter().map(ToString::to_string).collect();
-    let expected = "11 chains of the iptables or userspace mode, upstream's or ours, and 5 rules that led to them (iptables-legacy, IPv4)";
+    let expected = "11 chains of the iptables mode (upstream's or ours) and 5 rules that led to them (iptables-legacy, IPv4)";
     assert_eq!(words, [expected]);
     assert_eq!(
         left(&mut door, Table::Nat),
@@ -196,22 +199,82 @@ fn after_a_failure_the_tables_behind_it_stay() {
     assert_eq!(find(&mut door), Ok(true));
 }
 
-#[test]
-fn chains_that_no_program_can_remove_are_told() {
+/// A jump to a chain, with the words of the userspace mode's.
+fn jump(from: &str, comment: &str, to: &str) -> Operation {
+    Operation::AddRule(Rule { comment: Some(comment.into()), ..Rule::new(from, [Statement::jump(to)]) })
+}
+
+/// What the userspace mode leaves in table `nat` of iptables-nft, beside a rule and a chain of others.
+fn nat_of_userspace() -> SimulatedNft {
+    let words = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
+    let mut made = Transaction::new(NftFamily::Ip, "nat");
+    made.replace_table(None);
+    let hook =
+        Hook { kind: ChainKind::Nat, point: HookPoint::Prerouting, priority: -100, policy: Policy::Accept };
+    made.push(Operation::AddChain(Chain::base("PREROUTING", hook)));
+    let chains = ["KUBE-PORTALS-CONTAINER", "KUBE-POLICY-XPGD46QRK7WJZT7O", "MINE"];
+    made.extend(chains.map(|name| Operation::AddChain(Chain::new(name))));
+    made.push(jump("PREROUTING", "mine", "MINE"));
+    made.push(jump("PREROUTING", words, "KUBE-PORTALS-CONTAINER"));
+    made.push(jump("KUBE-PORTALS-CONTAINER", "default/web:", "KUBE-POLICY-XPGD46QRK7WJZT7O"));
     let mut nft = SimulatedNft::default();
-    let mut transaction = Transaction::new(NftFamily::Ip, "nat");
-    transaction.replace_table(None);
-    transaction.push(Operation::AddChain(Chain::new("KUBE-SERVICES")));
-    nft.run(&transaction).unwrap();
-    let mut found = Found::<Simulated> { legacy: vec![Family::V6.into()], ..Found::default() };
-    let words: Vec<_> =
-        take_over(&mut found, &mut nft, None).problems.iter().map(ToString::to_string).collect();
-    assert_eq!(words.len(), 2);
+    nft.run(&made).unwrap();
+    nft
+}
+
+/// What is left of table `nat`: chains, and rules as text.
+fn left_in_nft(nft: &mut SimulatedNft) -> (Vec<String>, Vec<String>) {
+    let chains = nft.other_chains(NftFamily::Ip, "nat").unwrap().unwrap();
+    let rules = nft.other_rules(NftFamily::Ip, "nat").unwrap();
+    let rules = rules.iter().map(|rule| format!("{} {}", rule.chain, rule.text));
+    (chains.iter().map(|chain| chain.name.to_string()).collect(), rules.collect())
+}
+
+#[test]
+fn without_a_program_chains_go_from_nf_tables_and_are_told_as_ours() {
+    let mut nft = nat_of_userspace();
+    let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+    assert_eq!(done.problems, []);
+    let words: Vec<_> = done.removed.iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["2 chains of our userspace mode and 1 rules that led to them (iptables-nft, IPv4)"]);
+    let (chains, rules) = left_in_nft(&mut nft);
+    assert_eq!(chains, ["MINE", "PREROUTING"]);
+    assert_eq!(rules, ["PREROUTING -m comment --comment \"mine\" -j MINE"]);
+    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft, None), TakeOver::default());
+}
+
+#[test]
+fn without_a_program_what_somebody_changed_meanwhile_is_looked_at_again() {
+    for (refusals, are_gone) in [(1, true), (2, false)] {
+        let mut nft = nat_of_userspace();
+        nft.refuse_next(refusals, 16);
+        let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+        assert_eq!(done.problems.is_empty(), are_gone, "{done:?}");
+        assert_eq!(left_in_nft(&mut nft).0.len() == 2, are_gone, "all of it or nothing");
+        let words: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
+        assert!(
+            words.iter().all(|words| words.starts_with("chains of our userspace mode stay in table nat")),
+            "{words:?}"
+        );
+        assert!(done.problems.iter().all(Problem::retry_helps), "{words:?}");
+    }
+}
+
+#[test]
+fn without_a_program_a_chain_that_others_use_is_emptied_and_stays() {
+    let mut nft = nat_of_userspace();
+    let mut more = Transaction::new(NftFamily::Ip, "nat");
+    more.push(jump("MINE", "mine", "KUBE-PORTALS-CONTAINER"));
+    nft.run(&more).unwrap();
+    let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+    let words: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
     assert!(
-        words[0].contains("are in nf_tables (iptables-nft, IPv4), and there is no program `iptables-nft`"),
+        matches!(&words[..], [kept] if kept.contains("chain KUBE-PORTALS-CONTAINER of table nat is empty now but stays, because rules of other programs")),
         "{words:?}"
     );
-    assert!(words[1].contains("may be in legacy tables (iptables-legacy, IPv6)"), "nobody knows: {words:?}");
+    let (chains, rules) = left_in_nft(&mut nft);
+    assert_eq!(chains, ["KUBE-PORTALS-CONTAINER", "MINE", "PREROUTING"]);
+    assert_eq!(rules.len(), 2, "those of others: {rules:?}");
 }
 
 #[test]
@@ -224,8 +287,15 @@ fn legacy_tables_without_chains_of_theirs_are_nobodys_business() {
     };
     assert_eq!(problems(with("DOCKER")), []);
     for (legacy, words) in [
-        (with("KUBE-SERVICES"), "are in legacy tables (iptables-legacy, IPv4), and there is no program"),
-        (Family::V4.into(), "may be in legacy tables (iptables-legacy, IPv4), and there is no program"),
+        (
+            with("KUBE-PORTALS-HOST"),
+            "chains of the userspace mode (upstream's or ours) are in legacy tables (iptables-legacy, IPv4), and there is no program",
+        ),
+        (with("PORTWAY-SERVICES"), "chains of our ipvs mode are in legacy tables"),
+        (
+            Family::V4.into(),
+            "chains of kube-proxy (upstream's or ours) may be in legacy tables (iptables-legacy, IPv4), and there is no program",
+        ),
     ] {
         let problems = problems(legacy);
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -283,7 +353,7 @@ fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
         (Rules::Userspace, "KUBE-PORTALS-CONTAINER", "KUBE-SVC-XPGD46QRK7WJZT7O"),
     ] {
         let both = door(&[NAT, FILTER, MANGLE, OLD_NAT, OLD_FILTER]);
-        let mut found = Found { programs: vec![both], problems: Vec::new(), legacy: vec![Family::V4.into()] };
+        let mut found = Found { programs: vec![both], legacy: vec![Family::V4.into()], ..Found::default() };
         let ours = Ours { variant: Variant::Legacy, rules };
         let done = take_over(&mut found, &mut SimulatedNft::default(), Some(ours));
         assert_eq!(done.problems, []);
@@ -294,7 +364,7 @@ fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
         assert!(nat.contains("KUBE-PROXY-CANARY") && filter.contains("KUBE-SERVICES"), "{filter}");
         assert_eq!(filter.contains("KUBE-FORWARD"), rules == Rules::Iptables);
         assert_eq!(filter.contains("NON-LOCAL"), rules == Rules::Userspace);
-        let mut found = Found { programs: vec![door], problems: Vec::new(), legacy: vec![Family::V4.into()] };
+        let mut found = Found { programs: vec![door], legacy: vec![Family::V4.into()], ..Found::default() };
         assert_eq!(take_over(&mut found, &mut SimulatedNft::default(), Some(ours)), TakeOver::default());
     }
 }
@@ -331,7 +401,7 @@ fn hidden_chains_that_were_seen_are_told_from_those_that_may_be_there() {
         (vec![Family::V4.into(), seen(Family::V6, "KUBE-SERVICES")], Some(true)),
     ] {
         let programs = vec![Shut(Family::V4), Shut(Family::V6)];
-        let mut found = Found { programs, problems: Vec::new(), legacy };
+        let mut found = Found { programs, legacy, ..Found::default() };
         assert_eq!(hidden(&mut found).map(|hidden| hidden.is_seen), is_seen, "{:?}", found.legacy);
     }
 }

@@ -18,6 +18,7 @@
 
 mod earlier;
 mod held;
+pub(crate) mod leftovers;
 mod listening;
 mod names;
 mod ports;

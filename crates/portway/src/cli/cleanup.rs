@@ -185,8 +185,9 @@ fn tell_of_chains(said: Said) -> Said {
     let Ok(mut nft) = nft::Netlink::open() else { return said };
     let there = upstream::would_clean_up(&mut Programs::find(), &mut nft).removed;
     let warning = |there: &Removed| {
-        let mode = if there.whose.ipvs && !there.whose.others { Mode::Ipvs } else { Mode::Iptables };
-        format!("{there} stay: unless upstream runs here, `portway cleanup --mode {mode}` removes them")
+        let mode = if there.whose.is_ipvs() { Mode::Ipvs } else { Mode::Iptables };
+        let unless = if there.whose.is_ours() { "" } else { "unless upstream runs here, " };
+        format!("{there} stay: {unless}`portway cleanup --mode {mode}` removes them")
     };
     warned(said, there.iter().map(warning))
 }

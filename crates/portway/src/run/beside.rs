@@ -186,8 +186,14 @@ impl Beside {
         let left =
             ipvs::Traces::read(&mut doors, &ipvs::Options::default()).map_err(|error| error.to_string())?;
         if !left.is_empty() {
+            // It clears chains of that mode, too, for which it needs a program.
+            let needs = if Programs::find().programs.is_empty() {
+                ", run by a portway beside which the package iptables is installed,"
+            } else {
+                ""
+            };
             done.stays.push(format!(
-                "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force` removes them"
+                "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force`{needs} removes them"
             ));
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! What is to be done once beside the rules, after a sync: flows to forget, connections of vanished Pods to end, and upstream's rules
-//! to remove.
+//! What is to be done once beside the rules, after a sync: flows to forget, connections of vanished Pods to end, and rules
+//! of other modes to remove.
 //!
 //! An errand that fails is tried again, ever more seldom. Rules never wait for one.
 
@@ -21,7 +21,7 @@ pub enum Errand {
     Forget(BTreeSet<StaleFlows>),
     /// End these connections.
     End(BTreeSet<VanishedFlows>),
-    /// Remove the rules of upstream's kube-proxy, whose work ours do now.
+    /// Remove the rules of other modes, upstream's or ours, whose work those of this mode do now.
     TakeOver,
 }
 
@@ -83,7 +83,7 @@ impl ErrandKind {
         match self {
             ErrandKind::Forget => "forget flows that lead nowhere",
             ErrandKind::End => "end connections of vanished Pods",
-            ErrandKind::TakeOver => "remove the rules of upstream's kube-proxy",
+            ErrandKind::TakeOver => "remove the rules of other modes",
         }
     }
 }

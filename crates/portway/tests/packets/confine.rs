@@ -50,6 +50,17 @@ pub(crate) fn command(way: Way, folder: &Path) -> Command {
     command
 }
 
+/// A command that runs portway where there is no iptables program; `folder` is any of its own.
+pub(crate) fn without_programs(folder: &Path) -> Command {
+    let nothing = folder.join("no-programs");
+    fs::create_dir_all(&nothing).unwrap();
+    let mut command = Command::new("unshare");
+    let script = "mount --bind \"$1\" /usr/sbin && shift && exec \"$@\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
+    command.arg(nothing).arg(env!("CARGO_BIN_EXE_portway"));
+    command
+}
+
 /// As `setpriv` wants it: all go, some stay.
 fn bounding_set(way: Way) -> String {
     let kept = capabilities(way).into_iter().map(|name| format!(",+{}", name.to_lowercase()));

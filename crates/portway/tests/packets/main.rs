@@ -157,6 +157,7 @@ mod needs_root {
         cases! { IptablesNft:
             counted::root_what_a_move_to_nftables_would_change_is_counted
             preconditions::root_dockers_rules_give_no_false_error
+            switch::root_switching_to_an_image_without_programs_disturbs_nobody
         }
     }
 
@@ -166,6 +167,7 @@ mod needs_root {
 
         cases! { IptablesLegacy:
             counted::root_what_a_move_to_nftables_would_change_is_counted
+            switch::root_switching_to_an_image_without_programs_disturbs_nobody
         }
     }
 
@@ -177,6 +179,7 @@ mod needs_root {
             carried::root_after_a_crash_the_same_ports_are_bound_and_the_gap_is_short
             carried::root_a_port_of_ours_that_is_dialled_directly_refuses
             carried::root_switching_to_and_from_userspace_fails_no_new_connection
+            carried::root_switching_from_userspace_to_an_image_without_programs_fails_no_new_connection
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Setting {
     arguments: Vec<&'static str>,
     /// As a container holds it.
     is_confined: bool,
+    /// In nftables mode, as its image has it: without any iptables program.
+    hides_programs: bool,
 }
 
 impl Setting {
@@ -66,6 +68,7 @@ impl Setting {
             detection,
             arguments: Vec::new(),
             is_confined: false,
+            hides_programs: false,
         }
     }
 
@@ -87,6 +90,11 @@ impl Setting {
     /// Portways run as a container would hold them.
     pub(crate) fn confined(&self) -> Self {
         Self { is_confined: true, ..self.clone() }
+    }
+
+    /// Portways of the nftables mode find no iptables program, as in its image.
+    pub(crate) fn hiding_programs(&self) -> Self {
+        Self { hides_programs: true, ..self.clone() }
     }
 
     /// Do iptables rules serve?
@@ -414,6 +422,9 @@ impl Stage {
     pub(crate) fn command(&self, node: &str, verb: &str) -> Command {
         let mut command = match verb {
             "run" if self.setting.is_confined => confine::command(self.way(), &self.folder),
+            "run" if self.setting.hides_programs && self.way() == Way::Nftables => {
+                confine::without_programs(&self.folder)
+            }
             _ => Command::new(env!("CARGO_BIN_EXE_portway")),
         };
         command.arg(verb).arg("--run-dir").arg(self.run_dir(node));

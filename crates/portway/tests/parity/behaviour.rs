@@ -236,7 +236,7 @@ const KERNEL: &[Row] = &[
         "root_a_hand_over_disturbs_nobody",
     ),
     of(
-        "rules of upstream's, of any mode, are taken over",
+        "rules of another mode, upstream's or ours, are removed, also without an iptables program",
         [Better, Better, Better, Better],
         "no connection is dropped; upstream cleans up other modes' rules at its start",
         "root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody",

@@ -87,12 +87,34 @@ impl Place {
 
     /// Starts `portway run` on the manifests as the last words of another program's arguments.
     pub(crate) fn start_after(&self, program: &[&str]) -> Running {
-        let inner = self.command("run --from manifests");
+        self.start_with_after(program, "")
+    }
+
+    /// The same, with further options of `portway run`.
+    fn start_with_after(&self, program: &[&str], arguments: &str) -> Running {
+        let inner = self.command(&format!("run --from manifests {arguments}"));
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
         let mut command = self.prepared(command);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::new(self.namespace.spawn(command).unwrap())
+    }
+
+    /// Starts `portway run` on the manifests where there is no iptables program, as in the image of the nftables mode. Only its own view of
+    /// the files is changed.
+    pub(crate) fn start_without_programs(&self, arguments: &str) -> Running {
+        self.start_with_after(&self.without_programs(), arguments)
+    }
+
+    /// Runs portway there.
+    pub(crate) fn portway_without_programs(&self, arguments: &str) -> Outcome {
+        self.portway_after(&self.without_programs(), arguments)
+    }
+
+    fn without_programs(&self) -> [&'static str; 7] {
+        std::fs::create_dir_all(self.path("no-programs")).unwrap();
+        let script = "mount --bind no-programs /usr/sbin && exec \"$0\" \"$@\"";
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
     }
 
     /// Starts `portway run` without manifests.

@@ -135,7 +135,8 @@ impl Shell {
                         let result = self.run_errand(&errand);
                         self.board.measure(|meters| meters.ran(&result));
                         if errand == Errand::TakeOver {
-                            // Ours is in force, and what led to our predecessors is gone.
+                            // Ours is in force, and what led to our predecessors is gone. Not before: a predecessor in userspace mode
+                            // relays what its rules still lead to it.
                             self.predecessors.clear();
                             self.carrier.disinherit();
                         }

@@ -121,6 +121,13 @@ pub(crate) fn root_switching_from_ipvs_to_userspace_and_back_fails_no_new_connec
     tour(setting, &[Way::Userspace, Way::Ipvs]);
 }
 
+/// To and from the nftables mode of an image that has no iptables program: each time what the userspace mode wrote goes.
+pub(crate) fn root_switching_from_userspace_to_an_image_without_programs_fails_no_new_connection(
+    setting: &Setting,
+) {
+    tour(&setting.hiding_programs(), &[Way::Nftables, Way::Userspace, Way::Nftables]);
+}
+
 fn tour(setting: &Setting, ways: &[Way]) {
     let web = Service::new("web", 1).on(&ALL);
     let Some(mut stage) = setting.stage(&[&web]) else { return };
@@ -131,6 +138,12 @@ fn tour(setting: &Setting, ways: &[Way]) {
         for node in NODES {
             stage.hand_over(node);
             traffic.go_on();
+            if *way == Way::Nftables {
+                until("nothing of the userspace mode is left", || {
+                    !stage.rules(node).iter().any(|rule| rule.contains("KUBE-"))
+                });
+                traffic.go_on();
+            }
         }
     }
     traffic.until_enough();

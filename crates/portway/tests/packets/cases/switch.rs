@@ -57,6 +57,30 @@ pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting:
     held.still_talk();
 }
 
+/// From rules of iptables, of either program, to the nftables mode of an image that has no program, and back.
+pub(crate) fn root_switching_to_an_image_without_programs_disturbs_nobody(setting: &Setting) {
+    let web = Service::new("web", 1).on(&ALL);
+    let Some(mut stage) = setting.hiding_programs().stage(&[&web]) else { return };
+    let mut held = Open::start(&stage, &web);
+    let traffic = Traffic::start(&stage, &web);
+    for way in [Way::Nftables, stage.way()].into_iter().cycle().take(2 * ROUNDS) {
+        stage.go(way);
+        for node in NODES {
+            stage.terminate(node);
+            traffic.go_on();
+            stage.start(node);
+            stage.wait_for_sync(node);
+            traffic.go_on();
+            only(&stage, node);
+            traffic.go_on();
+        }
+        held.talk();
+    }
+    traffic.until_enough();
+    traffic.end(&stage);
+    held.still_talk();
+}
+
 pub(crate) fn root_switching_from_ipvs_to_nftables_and_back_disturbs_nobody(setting: &Setting) {
     there_and_back(setting, Way::Nftables);
 }

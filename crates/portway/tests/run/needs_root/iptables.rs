@@ -396,7 +396,7 @@ fn root_iptables_after_a_switch_of_our_own_modes_nobody_speaks_of_upstream_alone
         running.terminate();
         let other = node.place.start();
         let line = other.wait_for_log("removed what another mode left");
-        assert!(line.contains("chains of the iptables or userspace mode, upstream's or ours"), "{line}");
+        assert!(line.contains("chains of the iptables mode (upstream's or ours)"), "{line}");
         node.place.portway("status").ends_with(0).says(&["Took over:", "upstream's or ours"]);
     }
 }

@@ -382,7 +382,7 @@ fn root_cleanup_removes_the_rules_of_every_mode() {
     assert_eq!(running.terminate(), Some(0));
     assert!(node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"), "the rules stay");
     let said = node.place.finish_kube_proxy("--cleanup").ends_with(0);
-    said.says(&["chains of the iptables or userspace mode"]);
+    said.says(&["chains of the iptables mode (upstream's or ours)"]);
     assert_eq!(said.err, "", "what there is to tell of the chosen mode is beside the point");
     assert!(!node.place.tool("iptables-save", "-t nat").contains("KUBE-SVC-"));
 }
@@ -395,7 +395,10 @@ fn root_cleanup_removes_upstreams_table_too() {
     node.place.nft("add chain ip6 kube-proxy services");
     node.place.nft("add table ip others");
     let said = node.place.finish_kube_proxy("--cleanup").ends_with(0);
-    said.says(&["Removed table ip kube-proxy.", "Removed table ip6 kube-proxy."]);
+    said.says(&[
+        "Removed table ip kube-proxy of upstream's nftables mode.",
+        "Removed table ip6 kube-proxy of upstream's nftables mode.",
+    ]);
     assert_eq!(node.place.nft("list tables").trim(), "table ip others");
     let again = node.place.finish_kube_proxy("--cleanup").ends_with(0);
     again.says(&["No table `kube-proxy` is in this kernel."]);

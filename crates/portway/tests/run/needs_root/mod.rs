@@ -6,6 +6,7 @@ mod handover;
 mod iptables;
 mod ipvs;
 mod kube_proxy;
+mod leftovers;
 mod primary;
 mod read_only_settings;
 mod ready;

@@ -31,7 +31,7 @@ fn web() -> String {
 }
 
 /// A node with one pod, which answers in capitals; `None`, with the reason, where that cannot be.
-fn node() -> Option<Place> {
+pub(super) fn node() -> Option<Place> {
     if !has_program("iptables-nft") || !has_program("ip") {
         return skipped("the program `iptables-nft` or `ip` is not installed");
     }
@@ -78,7 +78,7 @@ fn say(stream: &mut TcpStream) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&room).into_owned())
 }
 
-fn is_served(place: &Place, to: &str) -> bool {
+pub(super) fn is_served(place: &Place, to: &str) -> bool {
     dial(place, to).and_then(|mut stream| say(&mut stream)).is_ok_and(|said| said == "HELLO")
 }
 
@@ -98,7 +98,7 @@ fn about_to_end(place: &Place) -> (Running, TcpStream) {
     (running, open)
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < LONG, "it is not so that {what}");

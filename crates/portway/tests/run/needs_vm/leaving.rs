@@ -3,13 +3,27 @@
 use kernel::ipvs::Ipvs as _;
 
 use super::{HOST, Kernel, cleanup, place, start, tcp};
+use crate::common::{Place, Running};
+
+/// How the mode that comes after is started.
+type Start = fn(&Place, &str) -> Running;
 
 #[test]
 fn root_ipvs_another_mode_removes_all_of_it_once_its_own_rules_are_in_force() {
+    another_mode_removes_all(Place::start_with);
+}
+
+/// As in the image of the nftables mode.
+#[test]
+fn root_ipvs_without_programs_another_mode_removes_all_of_it_too() {
+    another_mode_removes_all(Place::start_without_programs);
+}
+
+fn another_mode_removes_all(start_other: Start) {
     let Some(place) = place() else { return };
     assert_eq!(start(&place, "").terminate(), Some(0));
     assert_eq!(Kernel::read(&place).servers.len(), 2);
-    let running = place.start_with("--mode nftables --service-cidr 10.10.0.0/16");
+    let running = start_other(&place, "--mode nftables --service-cidr 10.10.0.0/16");
     running.wait_for("portway is in sync");
     place.until("all of it is gone", || {
         let now = Kernel::read(&place);
@@ -18,13 +32,14 @@ fn root_ipvs_another_mode_removes_all_of_it_once_its_own_rules_are_in_force() {
     let after = Kernel::read(&place);
     assert_eq!(after.setting("net/ipv4/vs/conntrack"), "0", "settings are as they were");
     assert_eq!(after.setting("net/ipv4/ip_forward"), "1", "but the mode in force needs this one");
+    assert!(!place.tool("iptables-save", "").contains("PORTWAY-"));
     assert!(after.is_on(HOST, "eth0"));
     assert!(place.nft("list table ip kube-proxy").contains("10.10.0.1"), "the mode in force is not touched");
     place.until("it is told", || {
         place.portway("status").says_anything_of("2 virtual servers and 1 addresses of our ipvs mode")
     });
     let took_over = place.portway("status");
-    took_over.says(&["chains of the ipvs mode, upstream's or ours"]);
+    took_over.says(&["chains of our ipvs mode"]);
     assert!(!took_over.says_anything_of("Stays:"), "{took_over}");
     // Beside a portway of another mode, somebody who cleans up hears what that means.
     place
@@ -44,9 +59,7 @@ fn root_ipvs_a_cleanup_of_another_mode_names_what_stays_and_the_one_of_this_coun
     assert_eq!(running.terminate(), Some(0));
     let stays = "2 virtual servers, 1 address, 26 sets, the interface kube-ipvs0 of the ipvs mode stay";
     let said = place.portway("cleanup").ends_with(1);
-    for words in
-        [stays, "chains of the ipvs mode, upstream's or ours", "`portway cleanup --mode ipvs` removes them"]
-    {
+    for words in [stays, "chains of our ipvs mode", "`portway cleanup --mode ipvs` removes them"] {
         assert!(said.err.contains(words), "no {words:?} in {said}");
     }
     assert!(!said.err.contains("--mode iptables"), "{said}");

@@ -86,9 +86,7 @@ fn root_ipvs_takes_over_from_upstream_and_leaves_what_is_neithers() {
     assert!(after.is_on("10.10.0.1", "kube-ipvs0") && !after.is_on("10.10.0.77", "kube-ipvs0"), "{after:#?}");
     assert!(after.is_on(HOST, "eth0"), "{after:#?}");
     let told = status(&place)["beside"]["tookOver"].to_string();
-    for words in
-        ["chains of the iptables, ipvs or userspace mode", "set KUBE-CLUSTER-IP of upstream's IPVS mode"]
-    {
+    for words in ["chains of upstream's ipvs mode", "set KUBE-CLUSTER-IP of upstream's IPVS mode"] {
         assert!(told.contains(words), "no {words} in {told}");
     }
 }

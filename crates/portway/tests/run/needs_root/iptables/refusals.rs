@@ -10,7 +10,7 @@ use crate::common::{Outcome, has_program, skipped};
 const SYSTEM: &str = "/usr/sbin";
 
 /// Runs portway where [`SYSTEM`] holds these scripts and nothing else; only its own view of the files is changed.
-pub(super) fn with_programs(node: &Node, scripts: &[(&str, &str)], arguments: &str) -> Option<Outcome> {
+fn with_programs(node: &Node, scripts: &[(&str, &str)], arguments: &str) -> Option<Outcome> {
     if !has_program("unshare") || !has_program("mount") {
         return skipped("the programs `unshare` and `mount` are not installed");
     }
