@@ -53,6 +53,6 @@ fn is_exception(target: &Target) -> bool {
         Target::Rule(chain, ..) if chain == "stray-replies" => true,
         Target::Elements(set) => set == "reply-sources",
         Target::Rule(chain, 4, 5) | Target::Rule(chain, 0, 4) => chain.starts_with("sticky-"),
-        _ => false,
+        Target::Rule(..) => false,
     }
 }
