@@ -51,10 +51,21 @@ pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     own_sets(doors)
 }
 
+fn names_of_ours() -> impl Iterator<Item = SetName> {
+    Family::ALL.into_iter().flat_map(|family| SetId::ALL.map(|set| set.name(family)))
+}
+
+/// How many sets of ours are used by rules.
+pub(super) fn used_sets(doors: &mut dyn Doors) -> Result<usize, SyncError> {
+    let ours: Vec<SetName> = names_of_ours().collect();
+    let is_used = |set: &&FoundSet| set.references > 0 && ours.iter().any(|name| name.as_str() == set.name);
+    Ok(doors.sets().sets()?.iter().filter(is_used).count())
+}
+
 /// Ours alone; and settings.
 pub(super) fn own_sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     let found = doors.sets().sets()?;
-    let ours = Family::ALL.into_iter().flat_map(|family| SetId::ALL.map(|set| set.name(family)));
+    let ours = names_of_ours();
     let is_there = |name: &SetName| found.iter().any(|set| set.name == name.as_str());
     let records = found.iter().filter_map(|set| names::interface_of(&set.name)).filter_map(names::on);
     let ours = ours.filter(is_there).chain(records.map(|record| record.name));

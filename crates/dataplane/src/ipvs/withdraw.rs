@@ -41,6 +41,8 @@ pub struct Withdrawn {
     pub waiting: usize,
     /// How many connections those have.
     pub connections: u32,
+    /// Sets that rules still use; all sets wait for them. The kernel lets go of a rule of `nf_tables` some time after it was deleted.
+    pub used_sets: usize,
 }
 
 /// Removes what no connection goes through; with `whatever`, all of it.
@@ -70,11 +72,10 @@ pub fn withdraw(
     }
     write::step(doors, DUMMY, &Step::Servers(gone.iter().copied().map(Request::Delete).collect()))?;
     write::step(doors, DUMMY, &Step::Sets(records(&found, &gone, &strays)))?;
-    if left.servers.is_empty() {
-        finish(doors, &found)?;
-    }
+    let used_sets = if left.servers.is_empty() { finish(doors, &found)? } else { 0 };
     let (servers, addresses) = (gone.len(), strays.len());
-    Ok(Withdrawn { servers, addresses, waiting: left.servers.len(), connections: left.connections })
+    let (waiting, connections) = (left.servers.len(), left.connections);
+    Ok(Withdrawn { servers, addresses, waiting, connections, used_sets })
 }
 
 /// What stays for its connections.
@@ -147,8 +148,13 @@ fn records(
     found.items.iter().filter_map(request).collect()
 }
 
-/// The last connection has left. The interface goes if we made it and nobody else put anything there.
-fn finish(doors: &mut dyn Doors, found: &Observed) -> Result<(), SyncError> {
+/// The last connection has left. The interface goes if we made it and nobody else put anything there. Nothing goes while a set is in use, or
+/// nobody would know of the rest by the records that are gone. How many are.
+fn finish(doors: &mut dyn Doors, found: &Observed) -> Result<usize, SyncError> {
+    let used_sets = cleanup::used_sets(doors)?;
+    if used_sets > 0 {
+        return Ok(used_sets);
+    }
     let addresses = doors.host().addresses().map_err(super::Error::Addresses)?;
     let is_own = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     let is_used = addresses.iter().any(|address| address.link_name == DUMMY && !is_own(address.ip));
@@ -156,5 +162,5 @@ fn finish(doors: &mut dyn Doors, found: &Observed) -> Result<(), SyncError> {
         doors.host().delete_dummy(DUMMY)?;
     }
     settings::forget(doors, settings::FORWARDING)?;
-    cleanup::own_sets(doors)
+    cleanup::own_sets(doors).map(|()| 0)
 }

@@ -52,7 +52,7 @@ fn what_no_connection_goes_through_goes_and_the_rest_with_its_last_connection() 
     let (held, endpoint) = (tcp("10.96.0.1:80"), at("10.244.0.1:8080"));
     assert!(mode.doors().servers.set_connections(&held, endpoint, 1, 2));
     let (withdrawn, forgotten) = leave(&mut mode, false);
-    assert_eq!(withdrawn, Withdrawn { servers: 5, addresses: 2, waiting: 1, connections: 3 });
+    assert_eq!(withdrawn, Withdrawn { servers: 5, addresses: 2, waiting: 1, connections: 3, used_sets: 0 });
     assert_eq!(forgotten, BTreeSet::new(), "flows may be the other mode's");
     assert!(is_bound(&mut mode, "10.96.0.1") && !is_bound(&mut mode, "10.96.0.2"));
     assert_eq!(weights(&mut mode, &held), [(endpoint, 1)], "what is open goes on");
@@ -61,7 +61,10 @@ fn what_no_connection_goes_through_goes_and_the_rest_with_its_last_connection() 
 
     assert_eq!(leave(&mut mode, false).0.waiting, 1);
     mode.doors().servers.set_connections(&held, endpoint, 0, 0);
-    assert_eq!(leave(&mut mode, false).0, Withdrawn { servers: 1, addresses: 1, waiting: 0, connections: 0 });
+    assert_eq!(
+        leave(&mut mode, false).0,
+        Withdrawn { servers: 1, addresses: 1, waiting: 0, connections: 0, used_sets: 0 }
+    );
     nothing_is_left(&mut mode);
 }
 
@@ -87,6 +90,21 @@ fn after_the_last_respite_everything_goes_and_datagrams_take_the_new_way() {
     assert_eq!(withdrawn.waiting, 0);
     let udp: Vec<_> = forgotten.iter().map(|flows| (flows.protocol, flows.destination)).collect();
     assert_eq!(udp, [(Protocol::Udp, (ip("10.96.0.3"), 80))]);
+    nothing_is_left(&mut mode);
+}
+
+/// What the user saw: without iptables programs, sets stayed for good. The kernel lets go of deleted rules a little later.
+#[test]
+fn sets_that_rules_still_use_wait_with_all_records_and_go_later() {
+    let mut mode = with(&kernel(), Options::default(), &Clock::default());
+    mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), Scope::Everything).unwrap();
+    let sets = mode.doors().sets().sets().unwrap().len();
+    let withdrawn = leave(&mut mode, false).0;
+    assert!(withdrawn.used_sets > 0 && withdrawn.servers == 2, "{withdrawn:?}");
+    assert_eq!(mode.doors().sets().sets().unwrap().len(), sets, "all or none");
+    assert!(!Traces::read(mode.doors(), &Options::default()).unwrap().is_empty(), "the next one finds them");
+    mode.programs().for_each(|door| upstream::clear_all(door).unwrap());
+    assert_eq!(leave(&mut mode, false).0.used_sets, 0);
     nothing_is_left(&mut mode);
 }
 

@@ -32,14 +32,26 @@ pub(super) struct Beside {
     has_said_no_sockets: bool,
     /// Since when what the IPVS mode left waits for its connections.
     waits_since: Option<Instant>,
+    /// Its sets were in use when they were last looked at.
+    has_waited_for_rules: bool,
 }
 
 /// How often to look whether connections of the IPVS mode have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// When to look first whether deleted rules have let go of sets.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Beside {
     pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool) -> Self {
-        Self { mode, program, has_localnet, conntrack: None, has_said_no_sockets: false, waits_since: None }
+        Self {
+            mode,
+            program,
+            has_localnet,
+            conntrack: None,
+            has_said_no_sockets: false,
+            waits_since: None,
+            has_waited_for_rules: false,
+        }
     }
 
     /// Are Services served, by rules of whichever mode?
@@ -166,7 +178,7 @@ impl Beside {
             flows = self.forget(stale)?;
             Ok(())
         });
-        let ipvs::Withdrawn { servers, addresses, waiting, connections } =
+        let ipvs::Withdrawn { servers, addresses, waiting, connections, used_sets } =
             withdrawn.map_err(|error| error.to_string())?;
         (done.flows, done.passes) = (flows.flows, flows.passes);
         if servers + addresses > 0 {
@@ -182,7 +194,19 @@ impl Beside {
             ));
             return Ok(());
         }
-        self.waits_since = None;
+        if used_sets > 0 {
+            // The kernel needs a moment to let go of rules that were deleted just now.
+            let is_first = !std::mem::replace(&mut self.has_waited_for_rules, true);
+            done.come_back = Some(if is_first { SOON } else { LOOK_AGAIN });
+            done.stays.extend((!is_first).then(|| {
+                format!(
+                    "rules of other programs use {used_sets} sets of our ipvs mode (PORTWAY-…), so all its sets stay: `iptables-save` and \
+                     `iptables-legacy-save` show the rules, delete them"
+                )
+            }));
+            return Ok(());
+        }
+        (self.waits_since, self.has_waited_for_rules) = (None, false);
         let left =
             ipvs::Traces::read(&mut doors, &ipvs::Options::default()).map_err(|error| error.to_string())?;
         if !left.is_empty() {
