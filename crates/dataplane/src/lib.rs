@@ -180,6 +180,8 @@ pub struct Synced {
     pub replaced: Vec<String>,
     /// Why nothing was written to a part of the kernel, in words: it waits until all is known.
     pub waits: Vec<String>,
+    /// Settings of the kernel that have changed the rules since the last full sync, in words.
+    pub settings: Vec<String>,
     /// What of ours nobody asks for and could not go, in words. A full sync tells of all.
     pub stays: Vec<String>,
     /// Service ports that the kernel refused, with its reason. They are as they were before; all others are in force.

@@ -190,7 +190,9 @@ fn a_liberal_tracker_has_no_invalid_packet_dropped_from_the_next_full_sync_on() 
             let before = drops(&mut mode);
             mode.sync(&table, Scope::Changed(&BTreeSet::new())).unwrap();
             assert_eq!(drops(&mut mode), before, "it is read at full syncs");
-            mode.sync(&table, Scope::Everything).unwrap();
+            let told = mode.sync(&table, Scope::Everything).unwrap().settings;
+            assert!(told.len() == 1 && told[0].contains(&format!("be_liberal is {value}")), "{told:?}");
+            assert!(mode.sync(&table, Scope::Everything).unwrap().settings.is_empty());
             assert_eq!((drops(&mut mode), mode.differences(&table).unwrap()), (dropped, vec![]), "{value}");
         }
     }

@@ -41,10 +41,17 @@ impl<X: Xtables, S: Sysctls> Iptables<X, S> {
 
     /// With a liberal tracker, invalid packets are dropped no more, as upstream: an operator may turn that on at any time. A setting that
     /// cannot be read, or is not there until the tracker is loaded, changes nothing.
-    fn read_settings(&mut self) {
-        if let Ok(Some(value)) = self.settings.read(BE_LIBERAL) {
-            self.families.style.drops_invalid = value == "0";
-        }
+    /// Returns what has changed, in words.
+    fn read_settings(&mut self) -> Option<String> {
+        let value = self.settings.read(BE_LIBERAL).ok()??;
+        let drops = value == "0";
+        let has_changed = std::mem::replace(&mut self.families.style.drops_invalid, drops) != drops;
+        let words = if drops {
+            "packets that are invalid are dropped"
+        } else {
+            "packets that are invalid are not dropped"
+        };
+        has_changed.then(|| format!("nf_conntrack_tcp_be_liberal is {value}: {words}"))
     }
 
     /// The doors.
@@ -58,7 +65,7 @@ impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
         let is_full = !matches!(scope, Scope::Changed(_));
         let mut synced = Synced { was_full: is_full, ..Synced::default() };
         if is_full {
-            self.read_settings();
+            synced.settings.extend(self.read_settings());
             // What a rule has counted is gone when it is written anew.
             self.packets.look(&mut self.families, Look::Whole);
         }

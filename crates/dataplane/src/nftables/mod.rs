@@ -102,12 +102,16 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
 
     /// A strict tracker calls every reply invalid whose connection it has not seen begin, also where replies alone are routed over this
     /// node: then no reply is dropped. A setting that cannot be read changes nothing.
-    fn read_settings(&mut self) {
-        if let Ok(Some(value)) = self.settings.read(TCP_LOOSE) {
-            for state in [&mut self.v4, &mut self.v6] {
-                state.options.drops_stray_replies = value != "0";
-            }
+    /// Returns what has changed, in words.
+    fn read_settings(&mut self) -> Option<String> {
+        let value = self.settings.read(TCP_LOOSE).ok()??;
+        let (drops, before) = (value != "0", self.v4.options.drops_stray_replies);
+        for state in [&mut self.v4, &mut self.v6] {
+            state.options.drops_stray_replies = drops;
         }
+        let words =
+            if drops { "stray replies of endpoints are dropped" } else { "stray replies of endpoints pass" };
+        (drops != before).then(|| format!("nf_conntrack_tcp_loose is {value}: {words}"))
     }
 
     /// The kernel.
@@ -140,7 +144,7 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
         let news = match scope {
             Scope::Changed(ids) => News::Of(ids),
             Scope::Everything | Scope::AllThatIsKnown => {
-                self.read_settings();
+                synced.settings.extend(self.read_settings());
                 let leftovers = Leftovers::of(scope);
                 let is_same = std::mem::replace(&mut self.leftovers, leftovers) == leftovers;
                 if is_same && self.kernel.is_untouched() {

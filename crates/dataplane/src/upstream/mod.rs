@@ -325,7 +325,8 @@ pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Hidden> {
 /// Whether there is anything of theirs behind this door that could be removed.
 pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
     for table in TABLES {
-        if look(door, table, Occasion::TakeOver(None))?.is_some() {
+        let removal = look(door, table, Occasion::TakeOver(None))?;
+        if removal.is_some_and(|removal| !removal.texts.is_empty()) {
             return Ok(true);
         }
     }

@@ -88,7 +88,7 @@ impl fmt::Display for Kept {
     }
 }
 
-/// How `table` is rid of theirs, at most `piece` chains at a time. `None` if there is nothing to do.
+/// How `table` is rid of theirs, at most `piece` chains at a time. `None` if there is nothing to do and nothing to tell.
 pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> Option<Removal> {
     let saved = Saved::parse(saved);
     let mut kept = Vec::new();
@@ -111,7 +111,9 @@ pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> O
     let mut doomed: Vec<&str> = theirs.iter().copied().filter(|chain| !links.used.contains(*chain)).collect();
     let is_empty = |chain: &&str| saved.chain(chain).is_none_or(|chain| chain.rules.is_empty());
     if doomed.is_empty() && links.jumps.is_empty() && theirs.iter().all(is_empty) {
-        return None;
+        let has_kept = !kept.is_empty();
+        let nothing = Removal { texts: Vec::new(), chains: 0, jumps: 0, whose: Whose::default(), kept };
+        return has_kept.then_some(nothing);
     }
     // The chains that there is one of are empty after the cut; endpoints lead to `KUBE-MARK-MASQ` until they are gone.
     doomed.sort_by_key(|chain| rank(chain).unwrap_or(usize::MAX));

@@ -144,7 +144,11 @@ fn a_chain_that_others_use_is_emptied_and_told() {
             && left.contains(&"MINE -d 10.96.0.0/12 -g KUBE-SERVICES".to_owned())
     );
     let (again, _) = take(door);
-    assert_eq!(again, TakeOver::default(), "what is done is not done again");
+    assert_eq!(
+        (again.removed.len(), &again.problems),
+        (0, &done.problems),
+        "what is done is not done again, and what stays is told"
+    );
 }
 
 #[test]
@@ -170,6 +174,9 @@ fn what_lets_service_traffic_pass_stays_where_nothing_else_does() {
         assert!(left.contains(&jump.to_owned()), "{left:?}");
         assert!(left.contains(&"KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT".to_owned()), "{left:?}");
         assert!(!left.iter().any(|line| line.contains("KUBE-SERVICES")), "{left:?}");
+        // It is told again where it is all that is left: at the next start.
+        let (again, _) = take(door);
+        assert_eq!((again.removed.len(), &again.problems), (0, &done.problems));
     }
 }
 

@@ -124,7 +124,10 @@ impl Question<'_> {
 
     fn why_untouched(&self) -> Why {
         let address = self.packet.destination;
+        // Would TCP be served there?
+        let lacks_sctp = || address.is_loopback() && self.node_ports_answer_at(address, Protocol::Tcp);
         match self.node_port() {
+            Some((port, _)) if lacks_sctp() => Why::LocalhostWithoutSctp { port: port.id().clone(), address },
             Some((port, _)) => Why::NodePortElsewhere { port: port.id().clone(), address },
             None => Why::NoFrontend { address },
         }

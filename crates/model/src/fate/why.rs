@@ -14,6 +14,7 @@ pub enum Why {
     NoFrontend { address: IpAddr },
     Frontend { kind: FrontendKind, frontend: Frontend, port: ServicePortId },
     NodePortElsewhere { port: ServicePortId, address: IpAddr },
+    LocalhostWithoutSctp { port: ServicePortId, address: IpAddr },
     Martian { source: IpAddr, address: IpAddr },
     SourceNotAllowed { source: IpAddr },
     ExternalPolicyLocal { is_pod: bool, is_this_host: bool, keeps_source: bool },
@@ -52,6 +53,11 @@ impl fmt::Display for Why {
                 f,
                 "the port is a node port of Service {}, but node ports do not answer at {address} \
                  (nodePortAddresses, and the addresses of this node)",
+                port.service
+            ),
+            Why::LocalhostWithoutSctp { port, address } => write!(
+                f,
+                "the port is a node port of Service {}, but of node ports at {address} only TCP and UDP are served",
                 port.service
             ),
             Why::Martian { source, address } => write!(

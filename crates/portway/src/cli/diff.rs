@@ -34,7 +34,7 @@ pub(super) struct DiffArgs {
 
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
+    let ModeChoice { wish, config, warnings, .. } = args.mode.choose(shared)?;
     let program = if_given("--iptables-program", args.iptables_program.is_some());
     refuse_foreign_options(wish.mode, &[(program, WITH_PROGRAM)])?;
     let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;

@@ -42,7 +42,7 @@ pub(super) struct DoctorArgs {
 
 /// Runs `portway doctor`.
 pub(super) fn run(args: &DoctorArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, mut warnings } = args.mode.choose(shared)?;
+    let ModeChoice { wish, config, mut warnings, .. } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
     let doctor = doctor(&wish);
     let examined = doctor.examine(&Sample::of(&picture, true));

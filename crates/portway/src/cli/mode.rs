@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum as _};
+use kernel::sysctl::{Sysctls as _, ThisMachine};
 use model::Config;
 
 use super::args::Shared;
@@ -45,6 +46,27 @@ pub(super) struct ModeChoice {
     pub(super) config: Option<Config>,
     /// What there is to tell about the document.
     pub(super) warnings: Vec<String>,
+    /// The settings of the connection tracker that decide rules.
+    pub(super) tracker: Tracker,
+}
+
+/// Settings of the connection tracker: those of the document, or of this host where its portway is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tracker {
+    /// `nf_conntrack_tcp_be_liberal`.
+    pub(super) is_liberal: bool,
+    /// `nf_conntrack_tcp_loose` is 0.
+    pub(super) is_strict: bool,
+}
+
+impl Tracker {
+    fn of_this_host() -> Self {
+        let is = |name: &str, value: &str| {
+            let found = ThisMachine.read(&format!("net/netfilter/nf_conntrack_tcp_{name}"));
+            found.is_ok_and(|found| found.as_deref() == Some(value))
+        };
+        Self { is_liberal: is("be_liberal", "1"), is_strict: is("loose", "0") }
+    }
 }
 
 impl ModeArgs {
@@ -52,11 +74,14 @@ impl ModeArgs {
     pub(super) fn choose(&self, shared: &Shared) -> Result<ModeChoice, Failure> {
         let Some(loaded) = self.load(shared)? else {
             let wish = self.without_document(shared)?;
-            return Ok(ModeChoice { wish, config: None, warnings: Vec::new() });
+            let is_asked = shared.named_sources().is_empty();
+            let tracker = if is_asked { Tracker::of_this_host() } else { Tracker::default() };
+            return Ok(ModeChoice { wish, config: None, warnings: Vec::new(), tracker });
         };
         let asked = Asked::of(&loaded.document, Mode::Nftables);
         let wish = self.over(asked.wish)?;
-        Ok(ModeChoice { wish, config: Some(asked.config), warnings: loaded.warnings })
+        let tracker = Tracker { is_liberal: asked.tuning.tcp_be_liberal, is_strict: false };
+        Ok(ModeChoice { wish, config: Some(asked.config), warnings: loaded.warnings, tracker })
     }
 
     /// The document of `--config`, where one is named.

@@ -7,7 +7,7 @@ use dataplane::{iptables, nftables, userspace};
 use model::Family;
 
 use super::args::Shared;
-use super::mode::{ModeArgs, ModeChoice};
+use super::mode::{ModeArgs, ModeChoice, Tracker};
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
@@ -57,17 +57,21 @@ impl FamilyName {
 
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
+    let ModeChoice { wish, config, warnings, tracker } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::DryRun)?;
-    let text = rules(&wish, args.family.family(), &picture);
+    let text = rules(&wish, tracker, args.family.family(), &picture);
     Ok(Said::about(&picture, text).with(warnings))
 }
 
 /// What a mode would write.
-fn rules(wish: &Wish, family: Family, picture: &Picture) -> String {
+fn rules(wish: &Wish, tracker: Tracker, family: Family, picture: &Picture) -> String {
+    let nftables_options =
+        || nftables::Options { drops_stray_replies: !tracker.is_strict, ..wish.nftables_options() };
+    let iptables_options =
+        || iptables::Options { drops_invalid: !tracker.is_liberal, ..wish.iptables_options() };
     match wish.mode {
-        Mode::Nftables => nftables::render(picture.table(), &wish.nftables_options()),
-        Mode::Iptables => iptables::render(picture.table(), family, &wish.iptables_options()),
+        Mode::Nftables => nftables::render(picture.table(), &nftables_options()),
+        Mode::Iptables => iptables::render(picture.table(), family, &iptables_options()),
         Mode::Userspace => userspace_rules(family, picture),
         Mode::Ipvs => dataplane::ipvs::render(picture.table(), family, &wish.ipvs_options()),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use dataplane::served::is_served;
+use dataplane::served::{is_served, serving};
 use dataplane::{SyncError, flows, ipvs, nftables, resets, upstream};
 use kernel::conntrack::Netlink;
 use kernel::host::{Link, links};
@@ -27,6 +27,8 @@ pub(super) struct Beside {
     program: Option<Variant>,
     /// Whether node ports on 127.0.0.0/8 are served by rules.
     has_localnet: bool,
+    /// Another proxy of this node serves the Services without our `service-proxy-name`.
+    has_neighbour: bool,
     conntrack: Option<Netlink>,
     /// It was said that this kernel cannot end sockets of other programs.
     has_said_no_sockets: bool,
@@ -42,11 +44,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 
 impl Beside {
-    pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool) -> Self {
+    pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool, has_neighbour: bool) -> Self {
         Self {
             mode,
             program,
             has_localnet,
+            has_neighbour,
             conntrack: None,
             has_said_no_sockets: false,
             waits_since: None,
@@ -66,6 +69,7 @@ impl Beside {
         match errand {
             Errand::Forget(stale) => self.forget(stale),
             Errand::End(vanished) => self.end(vanished, own),
+            Errand::TakeOver if self.has_neighbour => self.leave_to_neighbour(),
             Errand::TakeOver => self.take_over(),
         }
     }
@@ -111,6 +115,21 @@ impl Beside {
         }
         self.conntrack = Some(conntrack);
         Ok(done)
+    }
+
+    /// With a `service-proxy-name`, rules that we did not write may be those of the proxy that serves all other Services.
+    fn leave_to_neighbour(&self) -> Result<Done, String> {
+        let is_ours = |served| self.mode.owns(served, self.program);
+        let found = nft::Netlink::open()
+            .and_then(|mut nft| serving(&mut nft, &Programs::find_in(&[]).legacy, is_ours))
+            .map_err(|error| error.to_string())?;
+        let stays = |served| {
+            format!(
+                "{served}: with --service-proxy-name another proxy serves the other Services, so its rules are not removed; if none \
+                 runs, `portway cleanup` removes them"
+            )
+        };
+        Ok(Done { stays: found.into_iter().map(stays).collect(), ..Done::default() })
     }
 
     /// Removes the rules of other modes and programs, whose work ours do now. One that fails does not hide the others.

@@ -147,6 +147,8 @@ pub enum Line {
     TookOver(String),
     /// This is in place and should not be.
     Stays(String),
+    /// A setting of the kernel has changed what the rules do.
+    Setting(String),
     /// Something beside the rules could not be done.
     ErrandFailed {
         /// What.

@@ -4,13 +4,14 @@
 //! of the process, for people. A second portway with a folder of its own is kept away by a name in the network namespace.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::RunError;
 
@@ -18,6 +19,9 @@ use super::RunError;
 const LOCK_NAME: &str = "portway.pid";
 /// The unix sockets of this thread's network namespace.
 const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
+/// A lock whose holder is gone is free after this time.
+const LEFT_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The name that stands for the network namespace's tables.
 const ABSTRACT_NAME: &str = "portway/kube-proxy";
 
@@ -35,7 +39,7 @@ impl RunDir {
         DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed("make the folder"))?;
         let file = path.join(LOCK_NAME);
         let mut lock = open(&file).map_err(failed("open the lock in"))?;
-        match lock.try_lock() {
+        match try_lock(&mut lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RunError::Busy { pid: holder(&mut lock), file }),
             Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
@@ -114,6 +118,25 @@ fn name() -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(ABSTRACT_NAME)
 }
 
+/// A program that a killed portway was just starting has its lock for some milliseconds more: as long as its holder is no process, it is
+/// waited for.
+fn try_lock(lock: &mut File) -> Result<(), TryLockError> {
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_WITHIN && is_gone(&holder(lock)) => {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Whether there is no such process.
+fn is_gone(pid: &str) -> bool {
+    pid.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
 fn open(file: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(file)
 }
@@ -126,6 +149,9 @@ fn write_pid(lock: &mut File) -> io::Result<()> {
 /// The number in the file, which is only a number for people: nothing is done to that process.
 fn holder(lock: &mut File) -> String {
     let mut text = String::new();
+    if lock.rewind().is_err() {
+        return "unknown".to_owned();
+    }
     match lock.take(32).read_to_string(&mut text) {
         Ok(_) if text.trim().parse::<u32>().is_ok() => text.trim().to_owned(),
         _ => "unknown".to_owned(),
@@ -148,6 +174,24 @@ mod tests {
         drop(held);
         RunDir::refuse_if_held(&path).unwrap();
         RunDir::take(&path).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// What the user saw: after a crash, the next start was refused by the number of a process that was gone.
+    #[test]
+    fn a_lock_whose_holder_is_gone_is_waited_for() {
+        let path = std::env::temp_dir().join(format!("portway-lock-gone-{}", std::process::id()));
+        let held = RunDir::take(&path).unwrap();
+        // No process has such a number.
+        std::fs::write(path.join(LOCK_NAME), "4194305\n").unwrap();
+        let waiting = std::thread::spawn({
+            let path = path.clone();
+            move || RunDir::take(&path).map(drop)
+        });
+        std::thread::sleep(LOOK_AGAIN * 3);
+        assert!(!waiting.is_finished(), "it was refused at once");
+        drop(held);
+        waiting.join().unwrap().unwrap();
         std::fs::remove_dir_all(path).unwrap();
     }
 }

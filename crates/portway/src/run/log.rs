@@ -43,6 +43,7 @@ pub(super) fn log(line: &Line) {
             tracing::info!("removed what another mode left, ours being in place: {what}");
         }
         Line::Stays(what) => tracing::warn!("{what}"),
+        Line::Setting(what) => tracing::info!("{what}"),
         Line::ErrandFailed { doing, reason, retry_in } => {
             tracing::warn!(retry_in_ms = milliseconds(*retry_in), "cannot {doing}: {reason}");
         }

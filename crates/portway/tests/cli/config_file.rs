@@ -56,6 +56,24 @@ fn render_writes_with_the_settings_of_a_config_file_and_its_mode_is_overridden()
     rules.says(&["table ip kube-proxy"]);
 }
 
+/// What the user saw: `render` printed a rule that was not in force.
+#[test]
+fn render_drops_no_invalid_packet_where_the_config_file_makes_the_tracker_liberal() {
+    for (field, drops) in [("true", false), ("false", true)] {
+        let liberal = format!("conntrack: {{tcpBeLiberal: {field}}}");
+        let place = place(&format!("mode: iptables\nnodePortAddresses: [primary]\n{liberal}\n"));
+        let rules = place.portway("render --config config.conf").fine();
+        assert_eq!(rules.contains("--ctstate INVALID -j DROP"), drops, "{rules}");
+    }
+}
+
+#[test]
+fn explain_names_the_protocol_where_sctp_is_not_served_on_localhost() {
+    let place = Place::with(&OBJECTS.replace("{port: 80, ", "{port: 80, protocol: SCTP, "));
+    let ask = "explain node 127.0.0.1:30080/sctp --mode iptables --node-ip 192.0.2.10";
+    place.portway(ask).ends_with(0).says(&["Untouched", "at 127.0.0.1 only TCP and UDP are served"]);
+}
+
 #[test]
 fn a_config_file_that_cannot_be_used_is_refused_with_the_way_out() {
     let place = place("mode: iptable\n");

@@ -83,7 +83,7 @@ fn on_this_host(picture: &Picture, packet: &Packet, answer: &Answer, doctor: &Do
 
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings } = args.mode.choose(shared)?;
+    let ModeChoice { wish, config, warnings, .. } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::Kept)?;
     let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
     let answer = picture.table().fate(&asked.packet, &wish.promises());

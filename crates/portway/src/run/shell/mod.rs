@@ -124,7 +124,8 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let (masquerade_bit, promises) = (settings.wish.masquerade_bit, settings.wish.promises());
     let doctor = Doctor { mode, program, masquerade_bit, promises };
     feeds::examinations(doctor, samples, sender.clone()).map_err(system("start a thread"))?;
-    let beside = Beside::new(mode, program, has_localnet);
+    let has_neighbour = settings.config.service_proxy_name.is_some();
+    let beside = Beside::new(mode, program, has_localnet, has_neighbour);
     let localnet = has_localnet.then_some(localnet);
     let shell = Shell {
         state,

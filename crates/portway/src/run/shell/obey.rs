@@ -134,7 +134,8 @@ impl Shell {
                     Effect::Run(errand) => {
                         let result = self.run_errand(&errand);
                         self.board.measure(|meters| meters.ran(&result));
-                        if errand == Errand::TakeOver {
+                        let is_done = result.as_ref().is_ok_and(|done| done.again.is_none());
+                        if errand == Errand::TakeOver && is_done {
                             // Ours is in force, and what led to our predecessors is gone. Not before: a predecessor in userspace mode
                             // relays what its rules still lead to it.
                             self.predecessors.clear();

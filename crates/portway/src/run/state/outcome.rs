@@ -99,6 +99,8 @@ impl Loop {
         let is_adopted = std::mem::replace(&mut self.is_adopted, self.source.is_complete);
         let is_first = !self.has_told || self.source.is_complete != is_adopted;
         let has_found = synced.operations > 0 || synced.settle_after.is_some();
+        effects.extend(synced.settings.iter().cloned().map(|what| Effect::Log(Line::Setting(what))));
+        let had_news = had_news || !synced.settings.is_empty();
         let is_repair = !is_first && has_found && (!had_news || self.drift.has_suspect());
         let by = self.drift.compared(is_repair.then_some(synced.operations), now);
         if is_repair {

@@ -138,10 +138,15 @@ fn root_iptables_drops_no_invalid_packet_where_the_tracker_is_liberal() {
         running.wait_for("portway is in sync");
         assert!(!node.has(invalid), "{}", node.saved());
         assert_eq!(running.terminate(), Some(0));
-        // The setting stays, and is read by whoever starts next.
-        let running = node.start("");
+        // The setting stays, and is read by whoever starts next. One that changes later is told as what it is, and not as another program.
+        let running = node.start("--sync-period 1s");
         running.wait_for("portway is in sync");
         assert!(!node.has(invalid), "{}", node.saved());
+        node.place.tool("sysctl", "-w net.netfilter.nf_conntrack_tcp_be_liberal=0");
+        running.wait_for_log("nf_conntrack_tcp_be_liberal is 0: packets that are invalid are dropped");
+        node.until("invalid packets are dropped again", || node.has(invalid));
+        let (_, log) = running.said();
+        assert!(!log.iter().any(|line| line.contains("somebody else")), "{log:?}");
     }
 }
 

@@ -33,6 +33,11 @@ fn saved(place: &Place, program: &str) -> String {
     save("iptables") + &save("ip6tables")
 }
 
+/// The rules among them.
+fn rules(place: &Place, program: &str) -> Vec<String> {
+    saved(place, program).lines().filter(|line| line.starts_with("-A ")).map(str::to_owned).collect()
+}
+
 /// A start in nftables mode without any program removes all of it, says whose it was, and leaves what is not ours.
 #[track_caller]
 fn goes(mode: &str, program: &str, words: &str) {
@@ -122,6 +127,20 @@ fn root_without_programs_old_rules_stay_until_all_files_are_read() {
     place.remove("broken.yaml");
     running.wait_for_log("removed what another mode left");
     assert!(!saved(&place, "nft").contains("KUBE-"));
+}
+
+/// What the user saw: a second proxy, for some Services only, took the rules of kube-proxy away, which serves all others.
+#[test]
+fn root_rules_of_the_other_proxy_stay_where_this_one_serves_some_services_only() {
+    for (mode, program) in [("iptables", "nft"), ("iptables", "legacy")] {
+        let Some(place) = left_by(mode, program) else { return };
+        let before = rules(&place, program);
+        let running = place.start_with(&format!("--mode nftables {NODE} --service-proxy-name other"));
+        let line = running.wait_for_log("with --service-proxy-name another proxy serves the other Services");
+        assert!(line.contains(&format!("iptables-{program}")), "{line}");
+        assert!(before.len() > 10, "{before:?}");
+        assert_eq!(rules(&place, program), before);
+    }
 }
 
 #[test]
