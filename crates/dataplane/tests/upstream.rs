@@ -51,7 +51,7 @@ enum With {
 fn take_over_here(with: With) -> TakeOver {
     let mut found = match with {
         With::Programs => Programs::find(),
-        With::Nothing => Programs::find_in(&[]),
+        With::Nothing => Programs::find_in(&[]).waiting_for_lock(),
     };
     take_over(&mut found, &mut Netlink::open().unwrap(), None)
 }

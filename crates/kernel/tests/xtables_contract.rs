@@ -125,4 +125,24 @@ mod needs_root {
             assert_eq!(Programs::find_in(&[]).legacy, expected);
         });
     }
+
+    #[test]
+    fn root_chains_in_a_legacy_table_filter_alone_are_seen_and_removed_without_a_program() {
+        inside("root_legacy_filter_alone", || {
+            let doors = Programs::find().programs.into_iter();
+            for mut door in doors.filter(|door| door.variant() == Variant::Legacy) {
+                door.restore("*filter\n:KUBE-A - [0:0]\n-A FORWARD -j KUBE-A\nCOMMIT\n").unwrap();
+                let mut found = Programs::find_in(&[]).waiting_for_lock();
+                let family = door.family();
+                let seen = found.legacy.iter().find(|legacy| legacy.family == family);
+                let expected = vec![(Table::Filter, "KUBE-A".to_owned())];
+                assert_eq!(seen.and_then(|legacy| legacy.chains.as_ref()), Some(&expected));
+                let tables = found.legacy_tables.iter_mut().find(|tables| tables.family() == family).unwrap();
+                tables
+                    .restore("*filter\n:KUBE-A - [0:0]\n-D FORWARD -j KUBE-A\n-X KUBE-A\nCOMMIT\n")
+                    .unwrap();
+                assert!(!door.save(Table::Filter).unwrap().unwrap().contains("KUBE-"));
+            }
+        });
+    }
 }

@@ -115,6 +115,13 @@ pub enum Problem {
         /// What is wrong with the one that was found, if one was.
         because: Vec<Error>,
     },
+    /// The tables of iptables-nft could not be read, and there is no program that could.
+    Unread {
+        /// The family.
+        family: Family,
+        /// Why.
+        error: nft::Error,
+    },
 }
 
 impl Problem {
@@ -137,12 +144,17 @@ impl Problem {
                 let because = because.iter().map(ToString::to_string);
                 iter::once(way_out).chain(because).collect::<Vec<_>>().join("; ")
             }
+            Self::Unread { .. } => self.to_string(),
         }
     }
 
     /// Whether another take-over may do better.
     pub fn retry_helps(&self) -> bool {
-        matches!(self, Self::Failed { error, .. } if error.retry_helps())
+        match self {
+            Self::Failed { error, .. } => error.retry_helps(),
+            Self::Unread { error, .. } => error.retry_helps(),
+            Self::Kept { .. } | Self::NoProgram { .. } => false,
+        }
     }
 }
 
@@ -163,6 +175,12 @@ impl fmt::Display for Problem {
                 )?;
                 because.iter().try_for_each(|error| write!(f, "; {error}"))
             }
+            Self::Unread { family, error } => write!(
+                f,
+                "{} ({}, {family}), and they could not be listed, so they stay: {error}",
+                are_in(Variant::Nft, None),
+                Variant::Nft
+            ),
         }
     }
 }
@@ -219,8 +237,8 @@ enum Seen {
     Nothing,
     /// Chains of these.
     Chains(Whose),
-    /// The kernel did not tell.
-    Unknown,
+    /// The kernel did not tell, for this reason where there was one.
+    Unknown(Option<nft::Error>),
 }
 
 /// The program goes before our own way: it prints every rule, and its text is what the removal was made for.
@@ -232,10 +250,10 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &De
                 Variant::Nft => seen_in_nft(nft, family),
                 Variant::Legacy => seen_in_legacy(found, family),
             };
-            let whose = match seen {
+            let (whose, error) = match seen {
                 Seen::Nothing => continue,
-                Seen::Chains(whose) => Some(whose),
-                Seen::Unknown => None,
+                Seen::Chains(whose) => (Some(whose), None),
+                Seen::Unknown(error) => (None, error),
             };
             let may_be = whose.clone().unwrap_or_default();
             if !is_shut(found, variant, family)
@@ -244,10 +262,14 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &De
                 remove(door, deed, may_be, &mut done);
                 continue;
             }
+            if let Some(error) = error {
+                // Without `nf_tables` there are no such chains.
+                let is_there = error != nft::Error::Missing;
+                done.problems.extend(is_there.then_some(Problem::Unread { family, error }));
+                continue;
+            }
             let legacy = found.legacy_tables.iter_mut().find(|tables| tables.family() == family);
             match (variant, legacy) {
-                // Without `nf_tables` there are no such chains.
-                (Variant::Nft, _) if whose.is_none() => {}
                 (Variant::Nft, _) => remove(&mut NftTables::new(nft, family), deed, may_be, &mut done),
                 (Variant::Legacy, Some(tables)) => remove(tables, deed, may_be, &mut done),
                 (Variant::Legacy, None) => {
@@ -264,16 +286,23 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &De
 fn is_shut<X: Xtables>(found: &mut Found<X>, variant: Variant, family: Family) -> bool {
     variant == Variant::Legacy
         && found.legacy_tables.iter().any(|tables| tables.family() == family)
-        && found
-            .door(variant, family)
-            .is_some_and(|door| matches!(door.save(Table::Nat), Err(Error::NotPermitted { .. })))
+        && found.door(variant, family).and_then(not_permitted).is_some()
+}
+
+/// Why we may not look behind a door. The first table that is there tells.
+fn not_permitted(door: &mut impl Xtables) -> Option<Error> {
+    let answers = TABLES.into_iter().map(|table| door.save(table));
+    match { answers }.find(|answer| *answer != Ok(None)) {
+        Some(Err(error @ Error::NotPermitted { .. })) => Some(error),
+        _ => None,
+    }
 }
 
 fn seen_in_legacy<X>(found: &Found<X>, family: Family) -> Seen {
     let Some(legacy) = found.legacy.iter().find(|legacy| legacy.family == family) else {
         return Seen::Nothing;
     };
-    let Some(chains) = &legacy.chains else { return Seen::Unknown };
+    let Some(chains) = &legacy.chains else { return Seen::Unknown(None) };
     seen(chains.iter().map(|(table, chain)| (*table, chain.as_str())))
 }
 
@@ -314,10 +343,8 @@ pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Hidden> {
     let families = Family::ALL.into_iter().filter(|family| is_in_legacy(found, *family)).collect::<Vec<_>>();
     let refused = families.into_iter().filter_map(|family| {
         let is_seen = is_seen_in_legacy(found, family);
-        match found.door(Variant::Legacy, family)?.save(Table::Nat) {
-            Err(error @ Error::NotPermitted { .. }) => Some(Hidden { is_seen, error }),
-            _ => None,
-        }
+        let error = not_permitted(found.door(Variant::Legacy, family)?)?;
+        Some(Hidden { is_seen, error })
     });
     refused.max_by_key(|hidden| hidden.is_seen)
 }
@@ -402,8 +429,10 @@ fn seen_in_nft(nft: &mut impl OtherTables, family: Family) -> Seen {
     };
     let mut chains = Vec::new();
     for table in TABLES {
-        let Ok(found) = nft.other_chains(family, table.name()) else { return Seen::Unknown };
-        chains.extend(found.into_iter().flatten().map(|chain| (table, chain.name)));
+        match nft.other_chains(family, table.name()) {
+            Ok(found) => chains.extend(found.into_iter().flatten().map(|chain| (table, chain.name))),
+            Err(error) => return Seen::Unknown(Some(error)),
+        }
     }
     seen(chains.iter().map(|(table, chain)| (*table, &**chain)))
 }

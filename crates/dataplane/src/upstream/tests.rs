@@ -1,8 +1,8 @@
 //! What goes and what stays, on tables in memory.
 
 use kernel::nft::{
-    Chain, ChainKind, Family as NftFamily, Hook, HookPoint, Kernel, Operation, Policy, Rule,
-    Simulated as SimulatedNft, Statement, Transaction,
+    Chain, ChainKind, Family as NftFamily, Hook, HookPoint, Kernel, Listed, Operation, OtherRule, Policy,
+    Rule, Simulated as SimulatedNft, Statement, Transaction,
 };
 use kernel::xtables::{Legacy, Saved, Simulated};
 
@@ -411,4 +411,100 @@ fn hidden_chains_that_were_seen_are_told_from_those_that_may_be_there() {
         let mut found = Found { programs, legacy, ..Found::default() };
         assert_eq!(hidden(&mut found).map(|hidden| hidden.is_seen), is_seen, "{:?}", found.legacy);
     }
+}
+
+/// `nf_tables` of which nothing can be listed, for this reason.
+struct Unlisted(nft::Error);
+
+impl Kernel for Unlisted {
+    fn run(&mut self, _: &Transaction) -> nft::Result<()> {
+        unreachable!("nobody writes what they could not read")
+    }
+
+    fn check(&mut self, _: &Transaction) -> nft::Result<()> {
+        Err(self.0.clone())
+    }
+
+    fn list(&mut self, _: NftFamily, _: &str) -> nft::Result<Option<Listed>> {
+        Err(self.0.clone())
+    }
+
+    fn tables(&mut self, _: NftFamily) -> nft::Result<Vec<nft::Table>> {
+        Err(self.0.clone())
+    }
+
+    fn generation(&mut self) -> nft::Result<u32> {
+        Err(self.0.clone())
+    }
+}
+
+impl OtherTables for Unlisted {
+    fn other_chains(&mut self, _: NftFamily, _: &str) -> nft::Result<Option<Vec<Chain>>> {
+        Err(self.0.clone())
+    }
+
+    fn other_rules(&mut self, _: NftFamily, _: &str) -> nft::Result<Vec<OtherRule>> {
+        Err(self.0.clone())
+    }
+}
+
+#[test]
+fn without_a_program_tables_that_cannot_be_listed_are_told() {
+    for (error, is_tried_again) in [
+        (nft::Error::Missing, None),
+        (nft::Error::NotPermitted, Some(false)),
+        (nft::Error::Raced, Some(true)),
+    ] {
+        let words = error.to_string();
+        let done = take_over(&mut Found::<Simulated>::default(), &mut Unlisted(error), None);
+        let told: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), if is_tried_again.is_some() { 2 } else { 0 }, "one for each family: {told:?}");
+        let are_told = told.iter().all(|told| {
+            told.starts_with(
+                "chains of kube-proxy (upstream's or ours) may be in nf_tables (iptables-nft, IPv",
+            ) && told.contains(&words)
+        });
+        assert!(are_told, "{told:?}");
+        assert!(
+            done.problems.iter().all(|problem| Some(problem.retry_helps()) == is_tried_again),
+            "{told:?}"
+        );
+    }
+}
+
+/// A table `filter` that is not written to without the host.
+struct OnTheHostAlone;
+
+impl Xtables for OnTheHostAlone {
+    fn variant(&self) -> Variant {
+        Variant::Legacy
+    }
+
+    fn family(&self) -> Family {
+        Family::V4
+    }
+
+    fn save(&mut self, table: Table) -> Result<Option<String>, Error> {
+        Ok((table == Table::Filter)
+            .then(|| "*filter\n:FORWARD ACCEPT [0:0]\n:KUBE-FORWARD - [0:0]\nCOMMIT\n".to_owned()))
+    }
+
+    fn restore(&mut self, _: &str) -> Result<(), Error> {
+        Err(Error::ForTheHost { table: Table::Filter, option: "-m cgroup --path" })
+    }
+}
+
+#[test]
+fn a_table_for_the_host_alone_stays_for_good_and_the_way_out_is_told() {
+    let legacy =
+        Legacy { family: Family::V4, chains: Some(vec![(Table::Filter, "KUBE-FORWARD".to_owned())]) };
+    let mut found = Found { programs: vec![OnTheHostAlone], legacy: vec![legacy], ..Found::default() };
+    let done = take_over(&mut found, &mut SimulatedNft::default(), None);
+    let [problem] = &done.problems[..] else { panic!("{done:?}") };
+    assert!(!problem.retry_helps());
+    let words = problem.to_string();
+    for part in ["stay in table filter", "`-m cgroup --path`", "portway cleanup --mode iptables --force"] {
+        assert!(words.contains(part), "{words}");
+    }
+    assert!(!words.contains("meanwhile"), "{words}");
 }

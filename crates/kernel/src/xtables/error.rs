@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use super::Table;
+
 /// The result of everything that runs an iptables program.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -103,7 +105,28 @@ pub enum Error {
         /// What it said.
         stderr: String,
     },
-    /// It refused, for another reason. Trying again helps only if somebody else changed the table meanwhile.
+    /// The lock of all legacy programs is not to be seen from here, so nothing is written. Trying again does not help.
+    #[error(
+        "the lock of the legacy programs, {path}, is not here, and without it two programs could write one table at once: mount the \
+         host's {path} into this container; if the host has none, create it there with `touch {path}`"
+    )]
+    NoLock {
+        /// Where it should be.
+        path: String,
+    },
+    /// A rule that stays names something that only the host sees as it was meant. Trying again does not help.
+    #[error(
+        "table {table} has a rule with `{option}`, which the kernel would look up anew from inside this container, where it may be \
+         something else, so the table is left as it is: run `portway cleanup --mode iptables --force` on the host itself, with the package \
+         iptables installed there"
+    )]
+    ForTheHost {
+        /// The table.
+        table: Table,
+        /// The match and its option.
+        option: &'static str,
+    },
+    /// It refused, for another reason. Trying again helps only if somebody else changes the table.
     #[error("`{program}` refused{}{}", at_line(line.as_deref()), saying(stderr))]
     Refused {
         /// The program, with its arguments.

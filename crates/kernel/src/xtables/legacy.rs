@@ -60,11 +60,11 @@ impl From<Family> for Legacy {
 }
 
 impl Legacy {
-    /// Looks into the tables that are there; `None` if there is no table `nat`.
+    /// Looks into the tables that are there; `None` if none is that a proxy writes to.
     pub(super) fn look(family: Family) -> Option<Self> {
         let there = legacy_tables(family).ok()?;
         let has = |table: &Table| there.iter().any(|name| name == table.name());
-        if !has(&Table::Nat) {
+        if !TABLES.iter().any(has) {
             return None;
         }
         let of_table = |table: Table| {

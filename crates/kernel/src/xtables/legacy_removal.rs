@@ -10,11 +10,12 @@ use std::io;
 use super::Family;
 use super::legacy::{TARGET_HEAD, number, odd, text};
 use super::legacy_rules::{
-    Entry, HOOK_ENTRIES, HOOKS, Layout, UNDERFLOWS, is_head, rule, size, split, verdict,
+    Entry, HOOK_ENTRIES, HOOKS, Layout, UNDERFLOWS, is_head, matches, rule, size, split, verdict,
 };
 use super::orders::Orders;
 use super::steps;
 use crate::nft::Name;
+use crate::nft::foreign::Step;
 
 /// The chain of each hook.
 const OF_HOOK: [&str; HOOKS] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
@@ -55,6 +56,25 @@ pub(super) struct Replacement {
     pub(super) entries: Vec<u8>,
     /// Which entries of before are still there.
     pub(super) kept: Vec<usize>,
+}
+
+/// Why a table cannot be had without something.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    /// The entries are not understood.
+    Odd(io::Error),
+    /// What should go is not there: the table was another when that was asked for.
+    Changed,
+    /// Rules that stay lead to this chain.
+    Used(String),
+    /// A rule that stays has this match, which the kernel looks up anew.
+    ForTheHost(&'static str),
+}
+
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        Self::Odd(error)
+    }
 }
 
 impl<'a> Block<'a> {
@@ -104,33 +124,36 @@ impl<'a> Block<'a> {
         self.by_name.get(name).map(|number| &self.chains[*number])
     }
 
-    /// The table without what the orders name. `None` if that is not there, or rules that stay lead to it.
-    pub(super) fn without(&self, orders: &Orders<'_>) -> io::Result<Option<Replacement>> {
-        let Some(removed) = self.removed(orders)? else { return Ok(None) };
+    /// The table without what the orders name.
+    pub(super) fn without(&self, orders: &Orders<'_>) -> Result<Replacement, Unfit> {
+        let removed = self.removed(orders)?;
         let kept: Vec<usize> = (0..self.entries.len()).filter(|entry| !removed[*entry]).collect();
         let new = NewPlaces::of(&self.entries, &kept);
         let mut entries = Vec::new();
         for &number in &kept {
-            let Some(bytes) = self.moved(&self.entries[number], &new, &removed)? else { return Ok(None) };
-            entries.extend(bytes);
+            let entry = &self.entries[number];
+            if let Some(option) = self.is_for_the_host(entry)? {
+                return Err(Unfit::ForTheHost(option));
+            }
+            entries.extend(self.moved(entry, &new, &removed)?);
         }
         let mut info = self.info.to_vec();
         for at in (HOOK_ENTRIES..UNDERFLOWS + HOOKS * 4).step_by(4) {
             let place = u32::try_from(new.at(size(number(self.info, at)?)?)).map_err(|_| odd())?;
             info[at..at + 4].copy_from_slice(&place.to_ne_bytes());
         }
-        Ok(Some(Replacement { info, entries, kept }))
+        Ok(Replacement { info, entries, kept })
     }
 
     /// Which entries go.
-    fn removed(&self, orders: &Orders<'_>) -> io::Result<Option<Vec<bool>>> {
+    fn removed(&self, orders: &Orders<'_>) -> Result<Vec<bool>, Unfit> {
         let mut removed = vec![false; self.entries.len()];
         for name in &orders.emptied {
-            let Some(place) = self.place(name) else { return Ok(None) };
+            let place = self.place(name).ok_or(Unfit::Changed)?;
             removed[place.first..place.last].fill(true);
         }
         for (chain, text) in &orders.rules {
-            let Some(place) = self.place(chain) else { return Ok(None) };
+            let place = self.place(chain).ok_or(Unfit::Changed)?;
             let mut found = None;
             for entry in (place.first..place.last).filter(|entry| !removed[*entry]) {
                 if self.rule(entry)? == *text {
@@ -138,37 +161,58 @@ impl<'a> Block<'a> {
                     break;
                 }
             }
-            let Some(entry) = found else { return Ok(None) };
-            removed[entry] = true;
+            removed[found.ok_or(Unfit::Changed)?] = true;
         }
         for name in &orders.deleted {
-            let Some((head, place)) = self.place(name).and_then(|place| Some((place.head?, place))) else {
-                return Ok(None);
-            };
+            let place = self.place(name).and_then(|place| Some((place.head?, place)));
+            let (head, place) = place.ok_or(Unfit::Changed)?;
             removed[head..=place.last].fill(true);
         }
-        Ok(Some(removed))
+        Ok(removed)
     }
 
-    /// An entry that stays, leading to where its chain is now. `None` if that one goes.
-    fn moved(&self, entry: &Entry<'_>, new: &NewPlaces, removed: &[bool]) -> io::Result<Option<Vec<u8>>> {
+    /// The match of an entry that names something by a path, which the kernel looks up whenever it gets the entry, as the process sees it that
+    /// sends it. In a container that may be something else, and the rule would silently become another one.
+    fn is_for_the_host(&self, entry: &Entry<'_>) -> io::Result<Option<&'static str>> {
+        let mut steps = Vec::new();
+        matches(&mut steps, &self.layout, entry)?;
+        Ok(steps.iter().find_map(|step| match step {
+            Step::XtMatch { name, revision, info } => names_a_path(name, *revision, info),
+            _ => None,
+        }))
+    }
+
+    /// An entry that stays, leading to where its chain is now.
+    fn moved(&self, entry: &Entry<'_>, new: &NewPlaces, removed: &[bool]) -> Result<Vec<u8>, Unfit> {
         let mut bytes = entry.bytes.to_vec();
         let Some(to) = verdict(entry)?.and_then(|verdict| usize::try_from(verdict).ok()) else {
-            return Ok(Some(bytes));
+            return Ok(bytes);
         };
         let place = if to == entry.next {
             new.at(entry.at) + entry.bytes.len()
         } else {
             let chain = self.starts.get(&to).and_then(|name| self.place(name)).ok_or_else(odd)?;
             if chain.head.is_none_or(|head| removed[head]) {
-                return Ok(None);
+                return Err(Unfit::Used(chain.name.clone()));
             }
             new.at(to)
         };
         let at = entry.bytes.len() - entry.target.len() + TARGET_HEAD;
         let place = i32::try_from(place).map_err(|_| odd())?;
         bytes.get_mut(at..at + 4).ok_or_else(odd)?.copy_from_slice(&place.to_ne_bytes());
-        Ok(Some(bytes))
+        Ok(bytes)
+    }
+}
+
+/// `struct xt_cgroup_info_v1` and `_v2` begin with whether there is a path, `struct xt_bpf_info_v1` with where the program is from: its bytes, or
+/// a file. Of later ones nothing is known.
+fn names_a_path(name: &str, revision: u32, info: &[u8]) -> Option<&'static str> {
+    let is_set = |bytes: Option<&[u8]>| bytes.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+    match (name, revision) {
+        ("cgroup" | "bpf", 0) => None,
+        ("cgroup", _) => (revision > 2 || is_set(info.get(..1))).then_some("-m cgroup --path"),
+        ("bpf", _) => (revision > 1 || is_set(info.get(..2))).then_some("-m bpf --object-pinned"),
+        _ => None,
     }
 }
 
@@ -283,13 +327,79 @@ mod tests {
         Orders { table: Table::Filter, emptied, rules, deleted }
     }
 
-    /// The text of the table without something; `None` where that cannot be.
-    fn without(orders: &Orders<'_>) -> Option<String> {
+    /// The text of the table without something.
+    fn without(orders: &Orders<'_>) -> Result<String, Unfit> {
         let (info, block) = table();
         let table = Block::read(Family::V4, &info, &block).unwrap();
-        let left = table.without(orders).unwrap()?;
+        let left = table.without(orders)?;
         assert_eq!(left.kept.len(), Block::read(Family::V4, &left.info, &left.entries).unwrap().count());
-        Some(Block::read(Family::V4, &left.info, &left.entries).unwrap().text("filter").unwrap())
+        Ok(Block::read(Family::V4, &left.info, &left.entries).unwrap().text("filter").unwrap())
+    }
+
+    /// An entry with this match, which goes on with the next one; it is the first of its block.
+    fn asking(name: &str, revision: u8, info: &[u8]) -> Vec<u8> {
+        let mut one = vec![0; TARGET_HEAD + 8];
+        let (length, target) = (one.len(), 112 + one.len());
+        one[..2].copy_from_slice(&u16::try_from(length).unwrap_or_default().to_ne_bytes());
+        one[TARGET_NAME..][..name.len()].copy_from_slice(name.as_bytes());
+        one[TARGET_HEAD - 1] = revision;
+        one[TARGET_HEAD..][..info.len()].copy_from_slice(info);
+        let mut bytes = to(i32::try_from(STANDARD + length).unwrap_or_default());
+        bytes.splice(112..112, one);
+        bytes[88..90].copy_from_slice(&u16::try_from(target).unwrap_or_default().to_ne_bytes());
+        let whole = u16::try_from(bytes.len()).unwrap_or_default();
+        bytes[90..92].copy_from_slice(&whole.to_ne_bytes());
+        bytes
+    }
+
+    /// What stops a table with such a rule of others and an empty chain from losing that chain.
+    fn stopped_by(rule: &[u8]) -> Option<Unfit> {
+        let block = [rule.to_vec(), to(ACCEPT), head("A"), to(RETURN), head("ERROR")].concat();
+        let mut info = vec![0; 84];
+        info[VALID_HOOKS..VALID_HOOKS + 4].copy_from_slice(&4_u32.to_ne_bytes());
+        let policy = u32::try_from(rule.len()).unwrap_or_default();
+        info[UNDERFLOWS + 8..][..4].copy_from_slice(&policy.to_ne_bytes());
+        let table = Block::read(Family::V4, &info, &block).unwrap();
+        table.without(&orders(&[], &["A"], &["A"])).err()
+    }
+
+    #[test]
+    fn rules_of_others_that_name_a_path_are_not_sent_again() {
+        let pinned = 1_u16.to_ne_bytes();
+        for (name, revision, info, option) in [
+            ("cgroup", 1, &[1, 0, 0, 0][..], "-m cgroup --path"),
+            ("cgroup", 2, &[1, 0, 0, 0], "-m cgroup --path"),
+            ("cgroup", 3, &[0; 4], "-m cgroup --path"),
+            ("bpf", 1, &pinned, "-m bpf --object-pinned"),
+        ] {
+            let stopped = stopped_by(&asking(name, revision, info));
+            assert!(
+                matches!(stopped, Some(Unfit::ForTheHost(found)) if found == option),
+                "{name} {revision}: {stopped:?}"
+            );
+        }
+        // Classes of cgroups, programs by their bytes, and other matches.
+        for (name, revision, info) in [
+            ("cgroup", 0, &[1, 0, 0, 0][..]),
+            ("cgroup", 2, &[0, 1, 0, 0]),
+            ("bpf", 0, &[1, 0]),
+            ("bpf", 1, &[0, 0, 1, 0]),
+            ("tcp", 1, &[1, 1]),
+        ] {
+            let stopped = stopped_by(&asking(name, revision, info));
+            assert!(stopped.is_none(), "{name} {revision}: {stopped:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_go_may_name_a_path() {
+        let rule = asking("cgroup", 2, &[1, 0, 0, 0]);
+        let mut policy = to(ACCEPT);
+        policy.extend([head("A"), rule, to(RETURN), head("ERROR")].concat());
+        let mut info = vec![0; 84];
+        info[VALID_HOOKS..VALID_HOOKS + 4].copy_from_slice(&4_u32.to_ne_bytes());
+        let table = Block::read(Family::V4, &info, &policy).unwrap();
+        assert!(table.without(&orders(&[], &["A"], &["A"])).is_ok());
     }
 
     #[test]
@@ -298,7 +408,7 @@ mod tests {
         let whole = "*filter\n:FORWARD DROP [0:0]\n:A - [0:0]\n:B - [0:0]\n-A FORWARD -j A\n-A FORWARD -j B\n-A FORWARD \n\
                      -A A -j ACCEPT\n-A B -j A\nCOMMIT\n";
         assert_eq!(Block::read(Family::V4, &info, &block).unwrap().text("filter").unwrap(), whole);
-        assert_eq!(without(&orders(&[], &[], &[])).as_deref(), Some(whole));
+        assert_eq!(without(&orders(&[], &[], &[])).unwrap(), whole);
         let cases: &[(Orders<'_>, &str)] = &[
             (
                 orders(&[("FORWARD", "-j A")], &["A", "B"], &["A"]),
@@ -314,20 +424,21 @@ mod tests {
             ),
         ];
         for (orders, expected) in cases {
-            assert_eq!(without(orders).as_deref(), Some(*expected), "{orders:?}");
+            assert_eq!(without(orders).unwrap(), *expected, "{orders:?}");
         }
     }
 
     #[test]
     fn what_is_not_there_or_still_used_is_not_removed() {
+        let used = without(&orders(&[], &[], &["A"]));
+        assert!(matches!(&used, Err(Unfit::Used(chain)) if chain == "A"), "{used:?}");
         for refused in [
-            orders(&[], &[], &["A"]),
             orders(&[], &["C"], &[]),
             orders(&[("FORWARD", "-j C")], &[], &[]),
             orders(&[("FORWARD", "-j A"), ("FORWARD", "-j A")], &[], &[]),
             orders(&[], &[], &["FORWARD"]),
         ] {
-            assert_eq!(without(&refused), None, "{refused:?}");
+            assert!(matches!(without(&refused), Err(Unfit::Changed)), "{refused:?}");
         }
     }
 

@@ -73,6 +73,8 @@ pub(super) struct Layout {
     flags: usize,
     not: usize,
     is_goto: u8,
+    /// The flags of which we know what they ask.
+    known_flags: u8,
     /// Where the offsets of the target and of the next entry stand.
     offsets: usize,
     /// Where the matches begin.
@@ -89,6 +91,7 @@ impl Layout {
                 flags: 82,
                 not: 83,
                 is_goto: 2,
+                known_flags: IS_FRAGMENT | 2,
                 offsets: 88,
                 matches: 112,
             },
@@ -99,6 +102,7 @@ impl Layout {
                 flags: 131,
                 not: 132,
                 is_goto: 4,
+                known_flags: HAS_PROTOCOL | 4,
                 offsets: 140,
                 matches: 168,
             },
@@ -113,8 +117,12 @@ const NOT_SOURCE: u8 = 8;
 const NOT_DESTINATION: u8 = 0x10;
 const NOT_FRAGMENT: u8 = 0x20;
 const NOT_PROTOCOL: u8 = 0x40;
+/// What of an entry can be negated, as far as we ask for it.
+const KNOWN_NOT: u8 = NOT_IN | NOT_OUT | NOT_SOURCE | NOT_DESTINATION | NOT_FRAGMENT | NOT_PROTOCOL;
 /// IPv4 only: the rule is for later fragments.
 const IS_FRAGMENT: u8 = 1;
+/// IPv6 only: the rule asks for a protocol.
+const HAS_PROTOCOL: u8 = 1;
 
 /// One entry, with its place in the block.
 #[derive(Debug)]
@@ -213,6 +221,12 @@ pub(super) fn rule(
     if let Some(protocol) = u8::try_from(protocol).ok().filter(|protocol| *protocol != 0) {
         steps.push(Step::Load { to: REGISTER, from: Origin::Meta(TRANSPORT_PROTOCOL) });
         steps.push(compare(&[protocol], not & NOT_PROTOCOL != 0));
+    } else if protocol != 0 {
+        steps.push(unknown("protocol"));
+    }
+    // Such as the field for the type of service, which the kernel never looks at.
+    if flags & !layout.known_flags != 0 || not & !KNOWN_NOT != 0 {
+        steps.push(unknown("flags"));
     }
     if size == 4 && flags & IS_FRAGMENT != 0 {
         // The packet is no later fragment, so the offset in its header is 0.
@@ -224,6 +238,11 @@ pub(super) fn rule(
     matches(&mut steps, layout, entry)?;
     target(&mut steps, starts, entry, flags & layout.is_goto != 0)?;
     Ok(steps)
+}
+
+/// A condition that no rule of a proxy has.
+fn unknown(name: &str) -> Step {
+    Step::Unknown { name: name.to_owned(), decides: false }
 }
 
 /// Asks for a masked value, unless the mask is empty and the question not negated.
@@ -249,7 +268,7 @@ fn compare(value: &[u8], not: bool) -> Step {
 }
 
 /// The modules between the fixed part of the entry and its target.
-fn matches(steps: &mut Vec<Step>, layout: &Layout, entry: &Entry<'_>) -> io::Result<()> {
+pub(super) fn matches(steps: &mut Vec<Step>, layout: &Layout, entry: &Entry<'_>) -> io::Result<()> {
     let end = entry.bytes.len() - entry.target.len();
     let mut rest = entry.bytes.get(layout.matches..end).ok_or_else(odd)?;
     while !rest.is_empty() {
@@ -330,6 +349,38 @@ mod tests {
             let (read, chains) = read(Family::V4, &info(), &block).expect("it is right");
             assert_eq!(read, policy);
             assert_eq!(chains[FORWARD], [vec![Step::Verdict(Verdict::Accept)]]);
+        }
+    }
+
+    #[test]
+    fn conditions_that_are_not_understood_are_not_left_out() {
+        let of = |family: Family, at: usize, value: u8| {
+            let layout = Layout::of(family);
+            let mut bytes = vec![0; layout.matches + TARGET_HEAD + 8];
+            let length = u16::try_from(bytes.len()).unwrap_or_default();
+            let target = u16::try_from(layout.matches).unwrap_or_default();
+            bytes[layout.offsets..][..2].copy_from_slice(&target.to_ne_bytes());
+            bytes[layout.offsets + 2..][..2].copy_from_slice(&length.to_ne_bytes());
+            bytes[layout.matches + TARGET_HEAD..][..4].copy_from_slice(&(-2_i32).to_ne_bytes());
+            bytes[at] = value;
+            let entries = split(&layout, &bytes).expect("it is right");
+            crate::xtables::steps::rule(
+                None,
+                &rule(&layout, &BTreeMap::new(), &entries[0]).expect("it is right"),
+            )
+        };
+        let high = |at: usize| if cfg!(target_endian = "little") { at + 1 } else { at };
+        for (family, at, value, expected) in [
+            (Family::V4, 82, 0, "-j ACCEPT"),
+            (Family::V4, high(80), 1, "-m protocol ? -j ACCEPT"),
+            (Family::V6, high(128), 1, "-m protocol ? -j ACCEPT"),
+            (Family::V6, 131, HAS_PROTOCOL, "-j ACCEPT"),
+            // The flags of the type of service.
+            (Family::V6, 131, 2, "-m flags ? -j ACCEPT"),
+            (Family::V6, 132, 4, "-m flags ? -j ACCEPT"),
+            (Family::V4, 83, 4, "-m flags ? -j ACCEPT"),
+        ] {
+            assert_eq!(of(family, at, value), expected, "{family} {at} {value}");
         }
     }
 

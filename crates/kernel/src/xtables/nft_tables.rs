@@ -33,6 +33,8 @@ impl<'a, K: OtherTables> NftTables<'a, K> {
         let mut transaction = Transaction::new(family, orders.table.name());
         transaction.extend(orders.emptied.iter().map(|chain| Operation::FlushChain((*chain).into())));
         if !orders.rules.is_empty() {
+            // What is read next is at least as new as this: whoever changes it before the deletion makes that fail.
+            transaction.only_in_generation = Some(self.kernel.generation().map_err(|error| failed(&error))?);
             let mut there =
                 self.kernel.other_rules(family, orders.table.name()).map_err(|error| failed(&error))?;
             for (chain, text) in &orders.rules {
@@ -103,8 +105,92 @@ fn failed(error: &nft::Error) -> Error {
         nft::Error::NotPermitted => Error::NotPermitted { program, stderr: error.to_string() },
         nft::Error::Missing => Error::ModuleMissing { program, stderr: error.to_string() },
         nft::Error::Refused { operation, refusal, .. } => {
-            Error::Refused { program, line: Some(operation.clone()), stderr: refusal.to_string() }
+            let stderr = if refusal.errno.0 == libc::EBUSY {
+                format!(
+                    "{refusal}: rules or maps of other programs lead there, which `nft list ruleset` shows"
+                )
+            } else {
+                refusal.to_string()
+            };
+            Error::Refused { program, line: Some(operation.clone()), stderr }
         }
         other => Error::Refused { program, line: None, stderr: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nft::{Chain, Kernel, Listed, Result, Rule, Simulated, Statement};
+
+    /// Somebody adds a rule each time after rules were read.
+    struct Busy(Simulated);
+
+    impl Kernel for Busy {
+        fn run(&mut self, transaction: &Transaction) -> Result<()> {
+            self.0.run(transaction)
+        }
+
+        fn check(&mut self, transaction: &Transaction) -> Result<()> {
+            self.0.check(transaction)
+        }
+
+        fn list(&mut self, family: nft::Family, table: &str) -> Result<Option<Listed>> {
+            self.0.list(family, table)
+        }
+
+        fn tables(&mut self, family: nft::Family) -> Result<Vec<nft::Table>> {
+            self.0.tables(family)
+        }
+
+        fn generation(&mut self) -> Result<u32> {
+            self.0.generation()
+        }
+    }
+
+    impl OtherTables for Busy {
+        fn other_chains(&mut self, family: nft::Family, table: &str) -> Result<Option<Vec<Chain>>> {
+            self.0.other_chains(family, table)
+        }
+
+        fn other_rules(&mut self, family: nft::Family, table: &str) -> Result<Vec<OtherRule>> {
+            let rules = self.0.other_rules(family, table);
+            let mut change = Transaction::new(family, table);
+            change.push(Operation::AddRule(Rule::new("PREROUTING", [Statement::jump("A")])));
+            self.0.run(&change)?;
+            rules
+        }
+    }
+
+    fn kernel() -> Simulated {
+        let mut kernel = Simulated::default();
+        let mut made = Transaction::new(nft::Family::Ip, "nat");
+        made.replace_table(None);
+        made.extend(["PREROUTING", "A"].map(|name| Operation::AddChain(Chain::new(name))));
+        made.push(Operation::AddRule(Rule::new("PREROUTING", [Statement::jump("A")])));
+        kernel.run(&made).expect("it is right");
+        kernel
+    }
+
+    #[test]
+    fn a_change_between_the_look_and_the_deletion_is_a_refusal() {
+        let text = "*nat\n-D PREROUTING -j A\nCOMMIT\n";
+        let mut still = kernel();
+        NftTables::new(&mut still, Family::V4).restore(text).expect("nobody changes anything");
+        assert_eq!(still.other_rules(nft::Family::Ip, "nat"), Ok(Vec::new()));
+        let mut busy = Busy(kernel());
+        let refused = NftTables::new(&mut busy, Family::V4).restore(text).unwrap_err();
+        assert!(refused.to_string().contains("somebody else changed nf_tables meanwhile"), "{refused}");
+    }
+
+    #[test]
+    fn a_chain_that_is_still_used_is_not_called_a_change_by_others() {
+        let mut kernel = kernel();
+        let refused = NftTables::new(&mut kernel, Family::V4).restore("*nat\n-X A\nCOMMIT\n").unwrap_err();
+        let words = refused.to_string();
+        assert!(
+            words.contains("rules or maps of other programs lead there") && !words.contains("meanwhile"),
+            "{words}"
+        );
     }
 }

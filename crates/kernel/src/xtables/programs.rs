@@ -50,7 +50,7 @@ pub struct Found<X = Programs> {
     pub programs: Vec<X>,
     /// Why the rest cannot.
     pub problems: Vec<Error>,
-    /// The legacy tables of families in which the kernel has one `nat`, whether or not there is a program to look into it.
+    /// The legacy tables of families in which the kernel has one that a proxy writes to, whether or not there is a program to look into it.
     pub legacy: Vec<Legacy>,
     /// The same tables, for whoever removes chains from them without a program.
     pub legacy_tables: Vec<LegacyTables>,
@@ -66,6 +66,13 @@ impl<X: Xtables> Found<X> {
     /// The door to the tables of one program and one family.
     pub fn door(&mut self, variant: Variant, family: Family) -> Option<&mut X> {
         self.programs.iter_mut().find(|door| door.variant() == variant && door.family() == family)
+    }
+
+    /// For somebody who has the time: a lock that another program holds is waited for also where there is no program to do so.
+    #[must_use]
+    pub fn waiting_for_lock(mut self) -> Self {
+        self.legacy_tables.iter_mut().for_each(LegacyTables::wait_for_lock);
+        self
     }
 }
 

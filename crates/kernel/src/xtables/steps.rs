@@ -68,7 +68,9 @@ fn part(step: &Step, origins: &mut BTreeMap<Register, Origin>) -> Part {
         Step::XtTarget { name, .. } => Part::Target(format!("-j {name}")),
         Step::Verdict(verdict) => Part::Target(led(verdict)),
         Step::Reject => Part::Target("-j REJECT".to_owned()),
-        Step::Passes(_) => Part::Nothing,
+        // The programs print neither.
+        Step::Passes("counter" | "last") => Part::Nothing,
+        Step::Passes(name) => Part::Match(unknown(name)),
         Step::Unknown { name, .. } => Part::Match(unknown(name)),
     }
 }
@@ -206,6 +208,8 @@ mod tests {
             (&[module("addrtype", 1, &local), jump()], "-m addrtype --dst-type LOCAL -j X"),
             (&[module("addrtype", 1, &elsewhere), jump()], "-m addrtype ? -j X"),
             (&[module("set", 4, &[]), Step::Passes("counter"), jump()], "-m set ? -j X"),
+            (&[Step::Passes("counter"), Step::Passes("last"), jump()], "-j X"),
+            (&[Step::Passes("log"), jump()], "-m log ? -j X"),
             (&[Step::Verdict(Verdict::Goto("Y".into()))], "-g Y"),
             (&[Step::Reject], "-j REJECT"),
         ];

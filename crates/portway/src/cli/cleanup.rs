@@ -140,7 +140,7 @@ fn all_of_nftables() -> Result<Said, Failure> {
 /// share some.
 fn iptables() -> Result<Said, Failure> {
     let mut nft = nft::Netlink::open().map_err(|error| Failure::because(&error))?;
-    let done = upstream::clean_up(&mut Programs::find(), &mut nft);
+    let done = upstream::clean_up(&mut Programs::find().waiting_for_lock(), &mut nft);
     let lines: Vec<String> = done.removed.iter().map(|removed| format!("Removed {removed}.\n")).collect();
     let text = match (&lines[..], &done.problems[..]) {
         ([], []) => "No chain of the iptables or userspace mode is in this kernel.\n".to_owned(),

@@ -106,6 +106,8 @@ pub(super) struct Errands {
     taking_over: BackOff,
     /// Before this time there is nothing to take over.
     take_over_from: Duration,
+    /// When the last one began.
+    begun_at: Duration,
 }
 
 impl Errands {
@@ -121,6 +123,7 @@ impl Errands {
             ending: BackOff::default(),
             taking_over: BackOff::default(),
             take_over_from: Duration::ZERO,
+            begun_at: Duration::ZERO,
         }
     }
 
@@ -160,7 +163,8 @@ impl Errands {
     }
 
     /// The errand itself; `None` if there turns out to be nothing to do.
-    pub(super) fn begin(&mut self, kind: ErrandKind, picture: &Picture) -> Option<Errand> {
+    pub(super) fn begin(&mut self, kind: ErrandKind, picture: &Picture, now: Duration) -> Option<Errand> {
+        self.begun_at = now;
         let errand = match kind {
             ErrandKind::TakeOver => Some(Errand::TakeOver),
             ErrandKind::End => self.to_end(picture).map(Errand::End),
@@ -216,7 +220,7 @@ impl Errands {
             ErrandKind::End => &mut self.ending,
             ErrandKind::TakeOver => &mut self.taking_over,
         };
-        back_off.failed(now);
+        back_off.failed_after(now, now.saturating_sub(self.begun_at));
         back_off.at().unwrap_or(now)
     }
 }

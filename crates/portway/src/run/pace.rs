@@ -136,13 +136,20 @@ impl Pace {
 pub(super) struct BackOff {
     failures: u32,
     failed_at: Duration,
+    /// How long the last try took.
+    took: Duration,
 }
 
 impl BackOff {
     /// It failed once more.
     pub(super) fn failed(&mut self, now: Duration) {
+        self.failed_after(now, Duration::ZERO);
+    }
+
+    /// It failed once more, after so long. The next try is not sooner than that: other work has half of the time at least.
+    pub(super) fn failed_after(&mut self, now: Duration, took: Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.failed_at = now;
+        (self.failed_at, self.took) = (now, took);
     }
 
     /// How often it failed in a row.
@@ -153,7 +160,7 @@ impl BackOff {
     /// When to try again; `None` without a failure.
     pub(super) fn at(&self) -> Option<Duration> {
         let doublings = self.failures.checked_sub(1)?.min(16);
-        Some(self.failed_at + (BACK_OFF_MIN * (1 << doublings)).min(BACK_OFF_MAX))
+        Some(self.failed_at + (BACK_OFF_MIN * (1 << doublings)).min(BACK_OFF_MAX).max(self.took))
     }
 }
 
@@ -163,6 +170,15 @@ mod tests {
 
     const fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
+    }
+
+    #[test]
+    fn a_try_that_took_long_is_not_repeated_sooner() {
+        let mut back_off = BackOff::default();
+        back_off.failed_after(ms(9_000), ms(5_000));
+        assert_eq!(back_off.at(), Some(ms(14_000)));
+        back_off.failed_after(ms(20_000), ms(1));
+        assert_eq!(back_off.at(), Some(ms(20_200)), "the wait doubles");
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Loop {
             return;
         }
         match self.next(now.elapsed) {
-            Some((at, next)) if at <= now.elapsed => match self.begin(next) {
+            Some((at, next)) if at <= now.elapsed => match self.begin(next, now.elapsed) {
                 Some(effect) => effects.push(effect),
                 None => self.go_on(now, effects),
             },
@@ -83,14 +83,14 @@ impl Loop {
     }
 
     /// `None` if there turns out to be nothing to do.
-    fn begin(&mut self, next: Next) -> Option<Effect> {
+    fn begin(&mut self, next: Next, now: Duration) -> Option<Effect> {
         match next {
             Next::Settle => {
                 (self.settle_at, self.drain_at, self.under_way) = (None, None, UnderWay::Settling);
                 Some(Effect::Settle)
             }
             Next::Errand(kind) => {
-                let errand = self.errands.begin(kind, &self.picture)?;
+                let errand = self.errands.begin(kind, &self.picture, now)?;
                 self.under_way = UnderWay::Errand;
                 Some(Effect::Run(errand))
             }

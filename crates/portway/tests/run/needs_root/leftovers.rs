@@ -174,6 +174,42 @@ fn root_without_programs_legacy_chains_wait_for_the_lock_of_all_programs() {
     assert!(!saved(&place, "legacy").contains("KUBE-"));
 }
 
+/// A lock of our own would keep nobody out, so none is made.
+#[test]
+fn root_without_programs_legacy_chains_stay_where_the_lock_is_not_to_be_seen() {
+    let Some(place) = left_by("userspace", "legacy") else { return };
+    std::fs::remove_file(place.path("xtables.lock")).unwrap();
+    let running = place.start_without_programs(&format!("--mode nftables {NODE}"));
+    let line = running.wait_for_log("mount the host's");
+    assert!(
+        line.contains("chains of our userspace mode stay in table nat (iptables-legacy, IPv4)"),
+        "{line}"
+    );
+    assert!(!line.contains("run as root"), "{line}");
+    place.portway("status").says(&["Stays:", "mount the host's"]);
+    assert!(!place.path("xtables.lock").exists());
+    assert!(saved(&place, "legacy").contains("KUBE-"), "nothing is half removed");
+}
+
+/// The kernel looks the path up anew for whoever sends the table, and in a container it is another one.
+#[test]
+fn root_without_programs_a_legacy_table_whose_rules_name_a_path_is_left_as_it_is() {
+    let Some(place) = left_by("userspace", "legacy") else { return };
+    place.tool("iptables-legacy", "-t nat -A OUTPUT -m cgroup --path / -j MINE");
+    let before =
+        place.tool("iptables-legacy-save", "-t nat").lines().filter(|line| line.starts_with("-A")).count();
+    let running = place.start_without_programs(&format!("--mode nftables {NODE}"));
+    let line = running.wait_for_log("table nat has a rule with `-m cgroup --path`");
+    assert!(
+        line.contains("portway cleanup --mode iptables --force") && !line.contains("meanwhile"),
+        "{line}"
+    );
+    place.portway("status").says(&["Stays:", "-m cgroup --path"]);
+    let after = place.tool("iptables-legacy-save", "-t nat");
+    assert_eq!(after.lines().filter(|line| line.starts_with("-A")).count(), before, "{after}");
+    assert!(after.contains("-m cgroup --path"), "{after}");
+}
+
 #[test]
 fn root_without_programs_cleanup_removes_chains_of_both_kinds() {
     for (mode, program) in [("userspace", "nft"), ("iptables", "legacy")] {
