@@ -11,8 +11,8 @@ use kernel::host::{Link, links};
 use kernel::sock_diag;
 use kernel::xtables::{Programs, Variant};
 use kernel::{ipset, nft};
-use model::Family;
 use model::flows::{StaleFlows, VanishedFlows};
+use model::{Config, Family};
 
 use super::errands::{Done, Errand, Pass};
 use super::localnet;
@@ -27,8 +27,7 @@ pub(super) struct Beside {
     program: Option<Variant>,
     /// Whether node ports on 127.0.0.0/8 are served by rules.
     has_localnet: bool,
-    /// Another proxy of this node serves the Services without our `service-proxy-name`.
-    has_neighbour: bool,
+    other_rules: OtherRules,
     conntrack: Option<Netlink>,
     /// It was said that this kernel cannot end sockets of other programs.
     has_said_no_sockets: bool,
@@ -38,18 +37,38 @@ pub(super) struct Beside {
     has_waited_for_rules: bool,
 }
 
+/// What becomes of the rules of other modes and proxies, once ours are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherRules {
+    /// They are removed: ours do their work.
+    Remove,
+    /// They stay: another proxy of this node serves the Services without our `service-proxy-name`.
+    Leave,
+}
+
+impl OtherRules {
+    pub(super) fn of(config: &Config) -> Self {
+        if config.service_proxy_name.is_some() { Self::Leave } else { Self::Remove }
+    }
+}
+
 /// How often to look whether connections of the IPVS mode have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// When to look first whether deleted rules have let go of sets.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Beside {
-    pub(super) fn new(mode: Mode, program: Option<Variant>, has_localnet: bool, has_neighbour: bool) -> Self {
+    pub(super) fn new(
+        mode: Mode,
+        program: Option<Variant>,
+        has_localnet: bool,
+        other_rules: OtherRules,
+    ) -> Self {
         Self {
             mode,
             program,
             has_localnet,
-            has_neighbour,
+            other_rules,
             conntrack: None,
             has_said_no_sockets: false,
             waits_since: None,
@@ -69,7 +88,7 @@ impl Beside {
         match errand {
             Errand::Forget(stale) => self.forget(stale),
             Errand::End(vanished) => self.end(vanished, own),
-            Errand::TakeOver if self.has_neighbour => self.leave_to_neighbour(),
+            Errand::TakeOver if self.other_rules == OtherRules::Leave => self.leave_to_neighbour(),
             Errand::TakeOver => self.take_over(),
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use kernel::signal::{Hangup, Termination};
 
 use super::announce::Crier;
-use super::beside::Beside;
+use super::beside::{Beside, OtherRules};
 use super::carrier::Carrier;
 use super::event::{Event, Now};
 use super::handover::{Door, Locks, Successor};
@@ -124,8 +124,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let (masquerade_bit, promises) = (settings.wish.masquerade_bit, settings.wish.promises());
     let doctor = Doctor { mode, program, masquerade_bit, promises };
     feeds::examinations(doctor, samples, sender.clone()).map_err(system("start a thread"))?;
-    let has_neighbour = settings.config.service_proxy_name.is_some();
-    let beside = Beside::new(mode, program, has_localnet, has_neighbour);
+    let beside = Beside::new(mode, program, has_localnet, OtherRules::of(&settings.config));
     let localnet = has_localnet.then_some(localnet);
     let shell = Shell {
         state,
