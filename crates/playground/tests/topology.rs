@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kernel::namespace::socket::RawSocket;
 use playground::client::ask;
 use playground::{
     Ask, Balancer, Family, Held, Load, Options, Ping, Place, Playground, PodNetwork, Ports, Protocol,
@@ -324,6 +325,27 @@ fn root_two_playgrounds_do_not_disturb_each_other() {
     assert!(tcp(one.outside(), destination).is_answered());
     let ids: BTreeSet<_> = one.places().map(|place| place.namespace().id().unwrap()).collect();
     assert_eq!(ids.len(), one.places().count());
+}
+
+/// What was seen: a server that had been told of an ICMP error waited for ever for a packet, and all its clients with it.
+#[test]
+fn root_an_icmp_error_that_was_told_does_not_hold_up_who_receives() {
+    let test = "root_an_icmp_error_that_was_told_does_not_hold_up_who_receives";
+    let Some(playground) = playground(test, &few_servers()) else { return };
+    let (client, outside) = (playground.place("client-a"), playground.outside());
+    for family in Family::ALL {
+        let (local, peer) = (client.address(family), outside.address(family));
+        let socket = client.run(|| RawSocket::open(playground::sctp::PROTOCOL, local)).unwrap().unwrap();
+        socket.connect(peer).unwrap();
+        // Nobody there speaks SCTP, and two errors come back; one is told, and the other is in the queue.
+        let _ = (socket.send(&[0; 16], peer), socket.send(&[0; 16], peer));
+        assert!(socket.receive(LONG).is_err(), "no error came: {family:?}");
+        let mut received = socket.receive(SHORT);
+        while received.is_err() {
+            received = socket.receive(SHORT);
+        }
+        assert_eq!(received.unwrap(), None, "{family:?}");
+    }
 }
 
 #[test]

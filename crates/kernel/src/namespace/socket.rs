@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::sys::poll;
+use super::sys::{forget_errors, poll};
 use crate::socket::sys;
 
 pub use crate::socket::reset_on_close;
@@ -89,7 +89,8 @@ impl RawSocket {
 
 /// Calls `receive` when the socket, which never blocks, is readable; `None` when nothing came within `limit`.
 ///
-/// A socket that was readable may have nothing: an error that has been read meanwhile, or a packet with a wrong checksum.
+/// A socket that was readable may have nothing: a packet with a wrong checksum, or ICMP errors that were told already and still wait in its
+/// error queue.
 fn receive_within<T>(
     socket: BorrowedFd<'_>,
     limit: Duration,
@@ -98,7 +99,7 @@ fn receive_within<T>(
     let deadline = Instant::now() + limit;
     while wait_readable(&[socket], Some(deadline.saturating_duration_since(Instant::now())))?[0] {
         match receive() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => forget_errors(socket),
             received => return received.map(Some),
         }
     }

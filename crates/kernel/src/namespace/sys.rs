@@ -51,6 +51,15 @@ pub(super) fn terminate(process: u32) -> io::Result<()> {
     check(unsafe { libc::kill(process, libc::SIGTERM) }).map(drop)
 }
 
+/// Forgets the ICMP errors that wait in a socket's error queue: while one does, poll calls the socket readable.
+#[expect(unsafe_code, reason = "recv(2) takes a raw buffer")]
+pub(super) fn forget_errors(fd: BorrowedFd<'_>) {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the buffer is one byte long, as the length says, and lives until the call returns.
+    while unsafe { libc::recv(fd.as_raw_fd(), (&raw mut byte).cast(), 1, flags) } >= 0 {}
+}
+
 /// Waits until one of the descriptors has something to read or to report; says which have.
 #[expect(unsafe_code, reason = "poll(2) takes a raw array")]
 pub(super) fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
