@@ -181,12 +181,7 @@ impl Stage {
             for (family, protocol) in kinds {
                 scope.spawn(move || {
                     for row in rows {
-                        let row = Row::new(self, row, family, protocol);
-                        if row.waits() {
-                            scope.spawn(move || row.check());
-                        } else {
-                            row.check();
-                        }
+                        Row::new(self, row, family, protocol).check();
                     }
                 });
             }
@@ -236,15 +231,6 @@ impl<'a> Row<'a> {
             Want::Silent => self.check_outcome(SILENCE, Outcome::is_timed_out),
             Want::Untouched => self.check_outcome(SILENCE, |outcome| !outcome.is_answered()),
             Want::Direct(place) => self.check_direct(place),
-        }
-    }
-
-    /// Does the client wait in vain, or for a late refusal? Such rows wait beside each other.
-    fn waits(&self) -> bool {
-        match self.want {
-            Want::Refused => !self.is_own_datagram() && self.may_hear_late(),
-            Want::Silent | Want::Untouched => true,
-            Want::Lands(_) | Want::Direct(_) => false,
         }
     }
 
