@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kernel::nft::{Error, Family, Kernel};
+use kernel::nft::{self, Error, Family, Kernel};
 use kernel::xtables::{Legacy, Table, Variant};
 
 use crate::{chains, ipvs, nftables};
@@ -66,6 +66,17 @@ pub fn serving(
     found.retain(|served| !is_skipped(*served));
     found.extend(serving_by_legacy(legacy, is_skipped));
     Ok(found)
+}
+
+/// The same of this host, also where its kernel has no `nf_tables`.
+pub fn serving_here(
+    legacy: &[Legacy],
+    is_skipped: impl Fn(Served) -> bool,
+) -> Result<BTreeSet<Served>, Error> {
+    if !nft::is_present() {
+        return Ok(serving_by_legacy(legacy, is_skipped));
+    }
+    serving(&mut nft::Netlink::open()?, legacy, is_skipped)
 }
 
 /// The same of the legacy tables alone, for a kernel without `nf_tables`.

@@ -10,7 +10,6 @@ use std::fmt::Display;
 use std::fs;
 
 use kernel::host::{self, Address, Bridge, BridgePort, Route};
-use kernel::nft;
 use kernel::sysctl::{Sysctls, ThisMachine};
 use kernel::xtables::Programs;
 
@@ -107,12 +106,7 @@ impl Conditions {
         }
         let netstat = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
         conditions.reverse_path_drops = counter(&netstat, "IPReversePathFilter").unwrap_or_default();
-        let legacy = known_legacy();
-        let serving = if nft::is_present() {
-            nft::Netlink::open().and_then(|mut nft| served::serving(&mut nft, &legacy, is_ours))
-        } else {
-            Ok(served::serving_by_legacy(&legacy, is_ours))
-        };
+        let serving = served::serving_here(&known_legacy(), is_ours);
         conditions.serving = get(&mut unread, "rules of other proxies", serving);
         conditions.unread = unread;
         conditions

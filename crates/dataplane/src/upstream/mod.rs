@@ -207,7 +207,8 @@ pub struct Ours {
 }
 
 /// Removes what iptables, IPVS and userspace modes left on this machine, upstream's or ours; except the chains of the mode that is in force,
-/// behind the doors of its program. Call it when ours is in force. A second call finds nothing.
+/// behind the doors of its program. Call it when ours is in force. A second call removes nothing,
+/// and tells again what stays.
 pub fn take_over<X: Xtables>(
     found: &mut Found<X>,
     nft: &mut impl OtherTables,

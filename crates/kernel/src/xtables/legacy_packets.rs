@@ -6,7 +6,8 @@
 use std::io;
 
 use super::Family;
-use super::legacy::{HEAD_OF_CHAIN, TARGET_HEAD, TARGET_NAME, again, entries, odd, short, text};
+use super::legacy::{TARGET_HEAD, again, entries, odd, text};
+use super::legacy_rules::{Entry, Layout, is_head, split};
 use crate::rule_packets::RulePackets;
 
 /// The counts of the rules of a chain that somebody made; nothing where there is no such chain. The table must be there.
@@ -14,34 +15,16 @@ pub(super) fn read(family: Family, table: &str, chain: &str) -> io::Result<Vec<R
     again(|| counts(family, &entries(family, table)?.1, chain))
 }
 
-/// Where in an entry the offset of its target stands, and its counters.
-const fn places(family: Family) -> (usize, usize) {
-    match family {
-        Family::V4 => (88, 96),
-        Family::V6 => (140, 152),
-    }
-}
-
 fn counts(family: Family, block: &[u8], chain: &str) -> io::Result<Vec<RulePackets>> {
-    let (offsets, counters) = places(family);
-    let (mut found, mut is_inside, mut rest) = (Vec::new(), false, block);
-    while !rest.is_empty() {
-        let (target, next) = (short(rest, offsets)?, short(rest, offsets + 2)?);
-        if next <= offsets {
-            return Err(odd());
-        }
-        let entry = rest.get(..next).ok_or_else(odd)?;
-        let target = entry.get(target..).filter(|target| target.len() >= TARGET_HEAD).ok_or_else(odd)?;
-        if text(&target[TARGET_NAME..TARGET_HEAD]) == HEAD_OF_CHAIN {
-            if is_inside {
-                break;
-            }
-            is_inside = text(&target[TARGET_HEAD..]) == chain.as_bytes();
-        } else if is_inside {
-            found.push(RulePackets { handle: 0, packets: long(entry, counters)? });
-        }
-        rest = &rest[next..];
-    }
+    let layout = Layout::of(family);
+    let entries = split(&layout, block)?;
+    let is_it = |entry: &Entry<'_>| is_head(entry) && text(&entry.target[TARGET_HEAD..]) == chain.as_bytes();
+    let behind = entries.iter().skip_while(|entry| !is_it(entry)).skip(1);
+    let rules = behind.take_while(|entry| !is_head(entry));
+    let packets = |entry: &Entry<'_>| long(entry.bytes, layout.counters());
+    let mut found = rules
+        .map(|entry| Ok(RulePackets { handle: 0, packets: packets(entry)? }))
+        .collect::<io::Result<Vec<_>>>()?;
     // The last entry of a chain is what sends a packet back that met none of its rules.
     found.pop();
     Ok(found)
@@ -53,7 +36,16 @@ fn long(bytes: &[u8], at: usize) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::legacy::TARGET_NAME;
     use super::*;
+
+    /// Where in an entry the offset of its target stands, and its counters.
+    const fn places(family: Family) -> (usize, usize) {
+        match family {
+            Family::V4 => (88, 96),
+            Family::V6 => (140, 152),
+        }
+    }
 
     /// An entry with this target, data behind it, and this count.
     fn entry(family: Family, target: &str, data: &str, packets: u64) -> Vec<u8> {

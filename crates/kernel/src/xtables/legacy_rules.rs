@@ -82,6 +82,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Where the counters stand: packets, then bytes, as the last of what every entry has.
+    pub(super) const fn counters(&self) -> usize {
+        self.matches - 16
+    }
+
     pub(super) const fn of(family: Family) -> Self {
         match family {
             Family::V4 => Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use dataplane::served::{is_served, serving};
+use dataplane::served::{is_served, serving_here};
 use dataplane::{SyncError, flows, ipvs, nftables, resets, upstream};
 use kernel::conntrack::Netlink;
 use kernel::host::{Link, links};
@@ -139,9 +139,8 @@ impl Beside {
     /// With a `service-proxy-name`, rules that we did not write may be those of the proxy that serves all other Services.
     fn leave_to_neighbour(&self) -> Result<Done, String> {
         let is_ours = |served| self.mode.owns(served, self.program);
-        let found = nft::Netlink::open()
-            .and_then(|mut nft| serving(&mut nft, &Programs::find_in(&[]).legacy, is_ours))
-            .map_err(|error| error.to_string())?;
+        let found =
+            serving_here(&Programs::find_in(&[]).legacy, is_ours).map_err(|error| error.to_string())?;
         let stays = |served| {
             format!(
                 "{served}: with --service-proxy-name another proxy serves the other Services, so its rules are not removed; if none \

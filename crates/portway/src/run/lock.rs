@@ -39,7 +39,7 @@ impl RunDir {
         DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed("make the folder"))?;
         let file = path.join(LOCK_NAME);
         let mut lock = open(&file).map_err(failed("open the lock in"))?;
-        match try_lock(&mut lock) {
+        match try_lock(&mut lock, File::try_lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RunError::Busy { pid: holder(&mut lock), file }),
             Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
@@ -52,7 +52,7 @@ impl RunDir {
     pub fn refuse_if_held(path: &Path) -> Result<(), RunError> {
         let file = path.join(LOCK_NAME);
         let Ok(mut lock) = File::open(&file) else { return Ok(()) };
-        match lock.try_lock_shared() {
+        match try_lock(&mut lock, File::try_lock_shared) {
             Err(TryLockError::WouldBlock) => Err(RunError::Busy { pid: holder(&mut lock), file }),
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
@@ -120,10 +120,10 @@ fn name() -> io::Result<SocketAddr> {
 
 /// A program that a killed portway was just starting has its lock for some milliseconds more: as long as its holder is no process, it is
 /// waited for.
-fn try_lock(lock: &mut File) -> Result<(), TryLockError> {
+fn try_lock(lock: &mut File, once: impl Fn(&File) -> Result<(), TryLockError>) -> Result<(), TryLockError> {
     let begun = Instant::now();
     loop {
-        match lock.try_lock() {
+        match once(lock) {
             Err(TryLockError::WouldBlock) if begun.elapsed() < LEFT_WITHIN && is_gone(&holder(lock)) => {
                 std::thread::sleep(LOOK_AGAIN);
             }

@@ -38,16 +38,7 @@ pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting:
     let others = Way::KERNEL.into_iter().filter(|way| *way != home);
     let tour: Vec<Way> = others.chain([home]).collect();
     for way in tour.iter().cycle().take(ROUNDS * tour.len()) {
-        stage.go(*way);
-        for node in NODES {
-            stage.terminate(node);
-            traffic.go_on();
-            stage.start(node);
-            stage.wait_for_sync(node);
-            traffic.go_on();
-            only(&stage, node);
-            traffic.go_on();
-        }
+        restart_all(&mut stage, *way, &traffic);
         held.talk();
     }
     // Who came last not only found the rules of an earlier life, but also writes its own.
@@ -57,6 +48,20 @@ pub(crate) fn root_switching_between_modes_and_programs_disturbs_nobody(setting:
     held.still_talk();
 }
 
+/// Both nodes go on in another way, one after the other, and leave nothing of the former one.
+fn restart_all(stage: &mut Stage, way: Way, traffic: &Traffic) {
+    stage.go(way);
+    for node in NODES {
+        stage.terminate(node);
+        traffic.go_on();
+        stage.start(node);
+        stage.wait_for_sync(node);
+        traffic.go_on();
+        only(stage, node);
+        traffic.go_on();
+    }
+}
+
 /// From rules of iptables, of either program, to the nftables mode of an image that has no program, and back.
 pub(crate) fn root_switching_to_an_image_without_programs_disturbs_nobody(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
@@ -64,16 +69,7 @@ pub(crate) fn root_switching_to_an_image_without_programs_disturbs_nobody(settin
     let mut held = Open::start(&stage, &web);
     let traffic = Traffic::start(&stage, &web);
     for way in [Way::Nftables, stage.way()].into_iter().cycle().take(2 * ROUNDS) {
-        stage.go(way);
-        for node in NODES {
-            stage.terminate(node);
-            traffic.go_on();
-            stage.start(node);
-            stage.wait_for_sync(node);
-            traffic.go_on();
-            only(&stage, node);
-            traffic.go_on();
-        }
+        restart_all(&mut stage, way, &traffic);
         held.talk();
     }
     traffic.until_enough();
