@@ -19,6 +19,17 @@ pub struct Counted {
     pub localhost_rejected: BTreeMap<(Family, Protocol), u64>,
     /// How often a listener for a node port on localhost could not be opened.
     pub listener_failures: ByFamily<u64>,
+    /// What the mode counts that no other does.
+    pub own: Vec<ModeMetric>,
+}
+
+/// A counter of one mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModeMetric {
+    /// Its name behind `portway_`, with the mode's name first and `_total` last.
+    pub name: &'static str,
+    pub help: &'static str,
+    pub value: u64,
 }
 
 /// What a look for a rule has shown.

@@ -9,13 +9,19 @@ pub mod chains;
 pub mod checks;
 mod counted;
 pub mod flows;
+pub mod host_changes;
 pub mod iptables;
 pub mod ipvs;
+pub mod leftovers;
 pub mod localhost;
+mod mode;
 pub mod nftables;
+pub mod programs;
+pub mod registry;
 pub mod relay;
 pub mod resets;
 pub mod served;
+pub mod settings;
 pub mod upstream;
 pub mod userspace;
 
@@ -26,7 +32,12 @@ use std::time::Duration;
 use model::flows::{StaleFlows, VanishedFlows};
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
-pub use counted::Counted;
+pub use counted::{Counted, ModeMetric};
+pub use mode::{
+    ConntrackSettings, Deployment, DriftSource, ForeignWrites, HiddenRules, IsOfAService, LocalhostNodePorts,
+    MASQUERADE_BIT, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened, RenderRequest, Sections,
+    SharedRelay, TrafficSource,
+};
 
 /// A mode.
 pub trait Dataplane {
@@ -61,6 +72,11 @@ pub trait Dataplane {
     /// What was counted for upstream's metrics about a move between modes. Cheap enough to be asked with every scrape.
     fn counted(&mut self) -> Counted {
         Counted::default()
+    }
+
+    /// Whether it can write, where only a write tells; the error is a sentence. Nothing is changed.
+    fn try_to_write(&mut self) -> Result<(), String> {
+        Ok(())
     }
 
     /// Has somebody taken everything away? A cheap look, for modes whose kernel does not tell of it.
@@ -100,6 +116,10 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
 
     fn counted(&mut self) -> Counted {
         (**self).counted()
+    }
+
+    fn try_to_write(&mut self) -> Result<(), String> {
+        (**self).try_to_write()
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

@@ -182,6 +182,10 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
         Counted { listener_failures: self.failures, ..self.mode.counted() }
     }
 
+    fn try_to_write(&mut self) -> Result<(), String> {
+        self.mode.try_to_write()
+    }
+
     fn is_flushed(&mut self) -> Result<bool, SyncError> {
         self.mode.is_flushed()
     }

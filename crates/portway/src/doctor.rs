@@ -15,9 +15,9 @@ use model::{ForwardingTable, Packet, Promises, ServiceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::modes::Mode;
 use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
+use dataplane::Mode;
 
 /// EndpointSlices that are searched for endpoints on this host by another name.
 const SLICES_MAX: usize = 10_000;

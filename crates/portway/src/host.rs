@@ -4,11 +4,9 @@ mod primary;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::Path;
 
-use dataplane::ipvs::Bound;
+use dataplane::registry;
 use kernel::host::{Address, ThisMachine};
-use kernel::ipset;
 use model::Family;
 use model::facts::Node;
 
@@ -73,42 +71,19 @@ pub(crate) fn node(name: &str) -> Option<Node> {
     HostFacts::read(name).node
 }
 
-/// Addresses that the IPVS mode, ours or upstream's, gave this host for Services are none of its own.
+/// Addresses that a mode, ours or upstream's, gave this host for Services are none of its own.
 fn read_addresses() -> Option<BTreeSet<Address>> {
     // Addresses first: the record of one comes before it, so one that is bound meanwhile is not taken for the host's own. One that goes
     // meanwhile may be, and its going is heard.
     let mut addresses = kernel::host::addresses()
         .inspect_err(|error| tracing::debug!(%error, "the addresses of this host are unknown"))
         .ok()?;
-    let bound = bound()?;
-    addresses.retain(|address| !bound.has(address));
+    for mode in registry::MODES {
+        let is_of_a_service = mode.service_addresses()?;
+        addresses.retain(|address| !is_of_a_service(address));
+    }
     Some(addresses)
 }
-
-/// What the IPVS mode gave this host. Without IPVS it gave nothing, and asking would load modules. `None` when the kernel does not
-/// tell; who may not ask sees what it can see.
-pub(crate) fn bound() -> Option<Bound> {
-    if !has_ipvs() {
-        return Some(Bound::default());
-    }
-    let read = ipset::Netlink::open().and_then(|mut sets| Bound::read(&mut sets));
-    match read {
-        Ok(bound) => Some(bound),
-        Err(ipset::Error::NotPermitted | ipset::Error::Missing) => Some(Bound::default()),
-        Err(error) => {
-            tracing::debug!(%error, "which addresses of this host are Services' is unknown");
-            None
-        }
-    }
-}
-
-/// Is there IPVS in this kernel now? Asking IPVS itself would load its module.
-pub(crate) fn has_ipvs() -> bool {
-    Path::new(HAS_IPVS).exists()
-}
-
-/// The kernel lists virtual servers here, wherever there is IPVS; of this thread's network namespace.
-const HAS_IPVS: &str = "/proc/thread-self/net/ip_vs";
 
 fn node_with(name: &str, addresses: Vec<IpAddr>) -> Node {
     Node {

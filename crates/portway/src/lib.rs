@@ -17,7 +17,6 @@ pub mod host;
 pub mod kubeproxy;
 pub mod manifests;
 pub mod metrics;
-pub mod modes;
 pub mod objects;
 pub mod picture;
 pub mod run;

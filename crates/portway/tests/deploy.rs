@@ -11,7 +11,6 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use portway::kubeproxy::{self, Given, Which};
-use portway::modes::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -217,12 +216,15 @@ fn the_init_container_has_the_node_forward_packets() {
 fn the_settings_of_every_overlay_are_understood_whole() {
     for folder in overlays() {
         let file = folder.join("config.conf");
-        let loaded =
-            kubeproxy::load(&Given::default(), Some(&file), Which { usual: Mode::Iptables, forced: None })
-                .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        let loaded = kubeproxy::load(
+            &Given::default(),
+            Some(&file),
+            Which { usual: dataplane::iptables::MODE, forced: None },
+        )
+        .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
         assert_eq!(loaded.warnings, Vec::<String>::new(), "{}", file.display());
         let name = folder.file_name().unwrap().to_string_lossy().replace("-legacy", "");
-        assert_eq!(loaded.document.mode(Mode::Iptables).unwrap().name(), name);
+        assert_eq!(loaded.document.mode(dataplane::iptables::MODE).unwrap().name(), name);
     }
 }
 

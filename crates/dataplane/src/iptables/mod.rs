@@ -15,12 +15,15 @@
 
 mod choose;
 pub(crate) mod leftovers;
+mod localnet;
+mod mode;
 mod names;
 mod packets;
 mod render;
 mod sync;
 
 pub use choose::choose;
+pub use mode::MODE;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{Family, ForwardingTable, NodePortAddress, Promises};
 pub use names::{Names, PREFIXES, is_of_a_service_port};

@@ -5,8 +5,10 @@ use kernel::xtables::Xtables;
 use model::ForwardingTable;
 
 use super::Options;
+use super::localnet::Localnet;
 use super::packets::{Look, PacketCounts};
 use crate::chains::Families;
+use crate::programs;
 use crate::{Counted, Dataplane, Scope, SyncError, Synced};
 
 /// The connection tracker takes no packet for invalid that is outside of TCP's window.
@@ -18,6 +20,8 @@ pub struct Iptables<X, S = sysctl::Simulated> {
     families: Families<X, Options>,
     settings: S,
     packets: PacketCounts,
+    /// Set after each sync, when the rules that guard it are in force.
+    localnet: Option<Localnet>,
 }
 
 impl<X: Xtables> Iptables<X> {
@@ -31,7 +35,12 @@ impl<X: Xtables, S: Sysctls> Iptables<X, S> {
     /// The mode behind these doors, on a kernel with these settings.
     pub fn beside(doors: impl IntoIterator<Item = X>, options: Options, settings: S) -> Self {
         let (families, packets) = (Families::new(doors, options), PacketCounts::default());
-        Self { families, settings, packets }
+        Self { families, settings, packets, localnet: None }
+    }
+
+    /// The same, with packets of 127.0.0.0/8 let out and in.
+    pub(super) fn with_localnet(self, localnet: Localnet) -> Self {
+        Self { localnet: Some(localnet), ..self }
     }
 
     /// The settings of the kernel.
@@ -74,6 +83,9 @@ impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
         if is_full {
             self.packets.look(&mut self.families, Look::Whole);
         }
+        if result.is_ok() {
+            synced.waits.extend(self.localnet.as_ref().and_then(|localnet| localnet.open().err()));
+        }
         result.map(|()| synced)
     }
 
@@ -93,6 +105,10 @@ impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
 
     fn cleanup(&mut self) -> Result<(), SyncError> {
         self.families.cleanup()
+    }
+
+    fn try_to_write(&mut self) -> Result<(), String> {
+        programs::try_to_write(self.families.doors())
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

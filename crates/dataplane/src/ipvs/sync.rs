@@ -24,6 +24,7 @@ use super::wanted::Wanted;
 use super::write::{self, Trouble};
 use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
 use crate::chains::{Families, family_of};
+use crate::programs;
 use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A sync takes out what the kernel refuses and goes through the rest again, at most so often. One pass is enough for all that is refused
@@ -94,6 +95,16 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     /// The addresses that this mode gives the interface: to Services they are no addresses of this host.
     pub fn bound(&self) -> BTreeSet<IpAddr> {
         self.wanted.items.addresses().collect()
+    }
+
+    /// Only a kernel that makes a dummy has what that takes. One that was not there before is not there after.
+    fn try_dummy(&mut self) -> Result<(), SyncError> {
+        let (host, interface) = (self.doors.host(), &self.options.interface);
+        if host.links().map_err(Error::Addresses)?.iter().any(|link| link.name == *interface) {
+            return Ok(());
+        }
+        let tried = host.make_dummy(interface).and_then(|()| host.delete_dummy(interface));
+        tried.map_err(|error| Error::from(error).into())
     }
 
     fn try_sync(
@@ -386,6 +397,13 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
     fn carried(&mut self) -> Option<Vec<Carried>> {
         // Who only looks at figures does not hear of an error; the next sync does.
         carried::read(self.doors.servers(), &self.wanted.items).ok()
+    }
+
+    fn try_to_write(&mut self) -> Result<(), String> {
+        programs::try_to_write(self.rules.doors())?;
+        let scheduler = self.options.scheduler.unwrap_or(Scheduler::ROUND_ROBIN);
+        scheduler.try_on(self.doors.servers()).map_err(|error| error.to_string())?;
+        self.try_dummy().map_err(|error| error.to_string())
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

@@ -34,7 +34,8 @@ pub use counters::{Counters, Counts};
 pub use engine::Relay;
 pub use error::RelayError;
 pub use handover::{Handed, Heard, What, receive, send};
-pub use options::{Options, Tell, Trouble};
+pub(crate) use options::parse_ports;
+pub use options::{Options, PORTS_FLAG, Tell, Trouble, ports};
 pub use simulated::Simulated;
 
 /// What carries connections: the real one, or its twin.
@@ -58,7 +59,7 @@ pub trait Relays {
 }
 
 /// One relay, for several who open listeners.
-impl<R: Relays> Relays for Arc<Mutex<R>> {
+impl<R: Relays + ?Sized> Relays for Arc<Mutex<R>> {
     fn open(&mut self, id: &ListenerId, wanted: &Listener) -> Result<u16, RelayError> {
         lock(self).open(id, wanted)
     }
@@ -81,7 +82,7 @@ impl<R: Relays> Relays for Arc<Mutex<R>> {
 }
 
 /// Whoever panicked while it held the relay has changed one listener at most.
-fn lock<R>(relay: &Mutex<R>) -> MutexGuard<'_, R> {
+fn lock<R: ?Sized>(relay: &Mutex<R>) -> MutexGuard<'_, R> {
     relay.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

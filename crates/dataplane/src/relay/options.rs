@@ -60,6 +60,34 @@ impl fmt::Debug for Options {
     }
 }
 
+/// The flag that chooses the ports of the relay's listeners.
+pub const PORTS_FLAG: &str = "proxy-port-range";
+
+/// Reads `30000-30100`, `30000+100`, `30000`; empty or `0` leaves it to the kernel, as it did upstream.
+pub fn ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
+    if matches!(text, "" | "0" | "0-0") {
+        return Ok(None);
+    }
+    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    let range = match (text.split_once('-'), text.split_once('+')) {
+        (Some((first, last)), _) => parse(first).zip(parse(last)),
+        (None, Some((first, size))) => parse(first)
+            .zip(size.trim().parse::<u16>().ok())
+            .and_then(|(first, size)| Some((first, first.checked_add(size)?))),
+        (None, None) => parse(text).map(|port| (port, port)),
+    };
+    range
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| Some(first..=last))
+        .ok_or_else(|| format!("`{text}` is no range of ports: write it as `40000-40999` or `40000+999`"))
+}
+
+/// [`ports`], for a setting.
+pub(crate) fn parse_ports(text: &str) -> Result<String, String> {
+    let text_of = |ports: RangeInclusive<u16>| format!("{}-{}", ports.start(), ports.end());
+    ports(text).map(|ports| ports.map(text_of).unwrap_or_default())
+}
+
 /// What somebody should know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
@@ -95,6 +123,22 @@ impl Trouble {
             libc::EMFILE | libc::ENFILE => Some(Trouble::TooManyFiles { limit }),
             libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC => Some(Trouble::NoRoom { said: error.to_string() }),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxy_ports_are_written_as_upstream_did() {
+        assert_eq!(ports("40000-40999"), Ok(Some(40000..=40999)));
+        assert_eq!(ports("40000+999"), Ok(Some(40000..=40999)));
+        assert_eq!(ports("40000"), Ok(Some(40000..=40000)));
+        assert_eq!((ports(""), ports("0")), (Ok(None), Ok(None)));
+        for bad in ["40999-40000", "0-5", "65535+1", "a-b", "-", "70000"] {
+            assert!(ports(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
         }
     }
 }

@@ -185,6 +185,11 @@ impl Whose {
             && self.0.iter().all(|writer| [Writer::OurIpvs, Writer::UpstreamsIpvs].contains(writer))
     }
 
+    /// The mode whose cleanup removes it.
+    pub fn cleanup_mode(&self) -> &'static str {
+        if self.is_ipvs() { "ipvs" } else { "iptables" }
+    }
+
     /// Whether all of it is known to be ours.
     pub fn is_ours(&self) -> bool {
         let is_ours =

@@ -20,12 +20,14 @@ mod earlier;
 mod held;
 pub(crate) mod leftovers;
 mod listening;
+mod mode;
 mod names;
 mod ports;
 mod render;
 mod stale;
 mod sync;
 
+pub use mode::MODE;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{Family, ForwardingTable, NodePortAddress, Promises};
 pub use ports::Ports;

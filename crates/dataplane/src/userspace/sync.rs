@@ -12,6 +12,7 @@ use super::render::Portals;
 use super::stale::Led;
 use super::{Options, Ports};
 use crate::chains::{Families, family_of};
+use crate::programs;
 use crate::relay::{ListenerId, Purpose, Relays};
 use crate::{Dataplane, Scope, SyncError, Synced};
 
@@ -167,6 +168,10 @@ impl<X: Xtables, R: Relays> Dataplane for Userspace<X, R> {
         let found = self.families.differences(desired);
         self.families.style.ports = ports;
         found
+    }
+
+    fn try_to_write(&mut self) -> Result<(), String> {
+        programs::try_to_write(self.families.doors())
     }
 
     fn is_flushed(&mut self) -> Result<bool, SyncError> {

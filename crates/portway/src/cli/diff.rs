@@ -1,17 +1,17 @@
 //! `portway diff`: compares this kernel with what it should hold. Nothing is written.
 
+use std::sync::{Arc, Mutex};
+
 use clap::Args;
-use dataplane::ipvs;
+use dataplane::OpenRequest;
 use dataplane::relay::Simulated;
 
 use super::args::Shared;
-use super::mode::{ModeArgs, ModeChoice, WITH_PROGRAM, if_given, refuse_foreign_options};
+use super::mode::{ModeArgs, ModeChoice, with_flags};
+use super::mode_flags::{DiffOnly, ModeFlags, refuse_foreign_settings};
 use super::run::failure;
 use super::said::{Failure, Said};
-use super::values::Words;
 use super::view::{Memory, View};
-use crate::modes::{Mode, Program};
-use crate::run::{Wish, ipvs_doors, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,28 +27,23 @@ pub(super) struct DiffArgs {
     #[command(flatten)]
     mode: ModeArgs,
 
-    /// The iptables program of modes that use one; without it that of the running portway, or the one that this node uses
-    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"))]
-    iptables_program: Option<Program>,
+    #[command(flatten)]
+    own: ModeFlags<DiffOnly>,
 }
 
 /// Runs `portway diff`.
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings, .. } = args.mode.choose(shared)?;
-    let program = if_given("--iptables-program", args.iptables_program.is_some());
-    refuse_foreign_options(wish.mode, &[(program, WITH_PROGRAM)])?;
+    let ModeChoice { settings, config, warnings, .. } = args.mode.choose(shared)?;
+    refuse_foreign_settings(settings.mode, &args.own.values)?;
     let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
-    let wish = Wish { program: args.iptables_program.unwrap_or(wish.program), ..wish };
-    // Nothing is opened: ports that rules lead to are believed to be there.
-    if wish.mode == Mode::Ipvs
-        && let Err(ipvs::Error::Servers(kernel::ipvs::Error::Missing)) = ipvs_doors()
-    {
-        return Err(Failure::refused(
-            "this kernel has no IPVS, so there is nothing to compare: load the module `ip_vs` (`modprobe ip_vs`); `portway render --mode ipvs` \
-             shows what would be written",
-        ));
+    let settings = with_flags(settings, &args.own.values);
+    if let Some(reason) = settings.mode.cannot_compare() {
+        return Err(Failure::refused(reason));
     }
-    let mut opened = open(&wish, Simulated::default()).map_err(|error| failure(&error))?;
+    // Nothing is opened: ports that rules lead to are believed to be there.
+    let relay = Arc::new(Mutex::new(Simulated::default()));
+    let request = OpenRequest { settings: &settings, relay, run_dir: shared.run_dir() };
+    let mut opened = settings.mode.open(&request).map_err(|error| failure(&error.into()))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines)).with(warnings);
     Ok(Said { found_wrong: !lines.is_empty(), ..said })

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use dataplane::checks::{Finding, Severity};
-use kernel::xtables::Variant;
+use dataplane::{ModeSettings, programs};
 use serde_json::{Value, json};
 
 use super::args::Shared;
@@ -16,8 +16,6 @@ use super::table::{Table, printable};
 use super::values::Words;
 use super::view::{Memory, View};
 use crate::doctor::{Doctor, Examined, FindingStatus, Sample};
-use crate::modes::Program;
-use crate::run::Wish;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,9 +40,9 @@ pub(super) struct DoctorArgs {
 
 /// Runs `portway doctor`.
 pub(super) fn run(args: &DoctorArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, mut warnings, .. } = args.mode.choose(shared)?;
+    let ModeChoice { settings, config, mut warnings, .. } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
-    let doctor = doctor(&wish);
+    let doctor = doctor(&settings);
     let examined = doctor.examine(&Sample::of(&picture, true));
     let text = match args.output {
         Some(format) => format::value(&value(&doctor, &examined), format)?,
@@ -57,13 +55,13 @@ pub(super) fn run(args: &DoctorArgs, shared: &Shared, paint: Paint) -> Result<Sa
 }
 
 /// The checks of this mode.
-pub(super) fn doctor(wish: &Wish) -> Doctor {
-    let program = match wish.program {
-        Program::Auto => None,
-        Program::Nft => Some(Variant::Nft),
-        Program::Legacy => Some(Variant::Legacy),
-    };
-    Doctor { mode: wish.mode, program, masquerade_bit: wish.masquerade_bit, promises: wish.promises() }
+pub(super) fn doctor(settings: &ModeSettings) -> Doctor {
+    Doctor {
+        mode: settings.mode,
+        program: programs::chosen(&settings.own),
+        masquerade_bit: settings.masquerade_bit,
+        promises: settings.semantics(),
+    }
 }
 
 fn status_of<'a>(name: &str, findings: &'a [Finding]) -> Option<&'a Finding> {
@@ -132,7 +130,7 @@ mod tests {
     }
 
     fn shown(findings: Vec<Finding>) -> (String, Value) {
-        let doctor = doctor(&Wish::default());
+        let doctor = doctor(&ModeSettings::default());
         let examined = Examined { findings, packets: 3, unread: Vec::new() };
         let paint = Output::new(ColorWhen::Never, LogFormat::Text).paint();
         (show(&doctor, &examined, paint), value(&doctor, &examined))

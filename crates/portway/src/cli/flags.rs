@@ -3,6 +3,8 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
+use dataplane::registry;
+
 use crate::kubeproxy::Flag;
 
 /// The options of `portway run`, without dashes, in the order of their names.
@@ -42,8 +44,11 @@ fn is_given(run: &ArgMatches, id: &str) -> bool {
 /// document does not turn ours on.
 fn is_of_command(id: &str) -> bool {
     let name = id.replace('_', "-");
-    let is_field = Flag::named(&name).is_some_and(|flag| flag.fields().next().is_some());
-    !is_field || name == "iptables-localhost-nodeports"
+    let mut modes = registry::MODES.iter();
+    match modes.find_map(|mode| mode.setting(&name)) {
+        Some(setting) => setting.field.is_none(),
+        None => Flag::named(&name).is_none_or(|flag| flag.fields().next().is_none()),
+    }
 }
 
 fn value(run: &ArgMatches, id: &str, arg: &clap::Arg) -> String {

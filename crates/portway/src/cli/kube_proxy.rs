@@ -10,26 +10,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use apiserver::KubeconfigFile;
-use dataplane::ipvs;
 
 use super::args::{ColorWhen, LogFormat};
-use super::ipvs::ExcludedArgs;
 use super::output::Output;
 use super::run::{failure, over_fields, ports_of_document, server, until_the_end};
 use super::said::{Failure, Said};
 use super::{VERSION, cleanup, logging};
 use crate::kubeproxy::{self, Asked, Before, Given, Loaded, Reload, Which};
-use crate::modes::Mode;
-use crate::run::{Arrival, Prepared, RelaySettings, Settings, Tuning, VanishedTcp, ipvs_doors};
+use crate::run::{Arrival, Prepared, RelaySettings, Settings, Tuning, VanishedTcp};
 
 const NAME: &str = "kube-proxy";
-/// What an empty mode means, as upstream.
-const USUAL: Mode = Mode::Iptables;
 /// Where node ports come from, unless an API server says otherwise.
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 /// Beside flags that name an API server.
 const OR_DOCUMENT: &str = ", or with `clientConnection.kubeconfig` in the file of `--config`";
-const WHICH: Which = Which { usual: USUAL, forced: None };
 
 /// The words after the name, where upstream is called; `None` where it is not.
 pub(super) fn among(arguments: &[OsString]) -> Option<Vec<String>> {
@@ -52,11 +46,11 @@ pub(super) fn run(words: &[String]) -> ExitCode {
     if let Some(text) = told_at_once(&given) {
         return plain.finish(&Ok(Said { text, ..Said::default() }));
     }
-    let loaded = match kubeproxy::load(&given, given.text("config").map(Path::new), WHICH) {
+    let loaded = match kubeproxy::load(&given, given.text("config").map(Path::new), which()) {
         Ok(loaded) => loaded,
         Err(error) => return plain.finish(&Err(Failure::refused(error))),
     };
-    let log = Asked::of(&loaded.document, USUAL).log;
+    let log = Asked::of(&loaded.document, kubeproxy::default_mode()).log;
     let format = if log.is_json { LogFormat::Json } else { LogFormat::Text };
     let output = Output::new(ColorWhen::Auto, format);
     logging::start(format, output.colours_errors(), log.level);
@@ -83,7 +77,7 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
     }
     let run_dir = PathBuf::from(given.text("run-dir").unwrap_or("/run/portway"));
     if given.is_on("cleanup") {
-        return cleanup::everything(&run_dir, &excluded(loaded));
+        return cleanup::everything(&run_dir, |mode| kubeproxy::values_of(&loaded.document, mode));
     }
     if given.is_on("init-only") {
         return prepare(given, loaded);
@@ -91,13 +85,9 @@ fn obey(given: &Given, loaded: &Loaded, output: &Output) -> Result<Said, Failure
     until_the_end(&settings(given, loaded, run_dir)?, output, failure)
 }
 
-/// What a cleanup leaves alone.
-fn excluded(loaded: &Loaded) -> ExcludedArgs {
-    ExcludedArgs { ipvs_exclude_cidrs: Asked::of(&loaded.document, USUAL).wish.ipvs.excluded }
-}
-
 fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
-    let text = loaded.document.clone().decided(USUAL).to_yaml().map_err(Failure::refused)?;
+    let text =
+        loaded.document.clone().decided(kubeproxy::default_mode()).to_yaml().map_err(Failure::refused)?;
     std::fs::write(file, text)
         .map_err(|error| Failure::refused(format!("`{}` cannot be written: {error}", file.display())))?;
     // Who has it written to a stream gets the document and nothing else.
@@ -110,7 +100,7 @@ fn write(loaded: &Loaded, file: &Path) -> Result<Said, Failure> {
 /// What needs more than the right to change the network. A setting that only tunes never fails it: on a node that is a container the
 /// size of the connection tracker is read-only, and the init container would be restarted for ever.
 fn prepare(given: &Given, loaded: &Loaded) -> Result<Said, Failure> {
-    let asked = Asked::of(&loaded.document, USUAL);
+    let asked = Asked::of(&loaded.document, kubeproxy::default_mode());
     let Prepared { written, warnings, errors } = tuning(given, &asked).prepare();
     for warning in &warnings {
         tracing::warn!("{warning}. Traffic works without it");
@@ -119,17 +109,13 @@ fn prepare(given: &Given, loaded: &Loaded) -> Result<Said, Failure> {
         return Err(Failure::refused(errors.join("; ")));
     }
     let mut lines: Vec<String> = written.iter().map(|what| format!("Set {what}.\n")).collect();
-    if asked.wish.mode == Mode::Ipvs {
-        lines.extend(prepare_ipvs(asked.wish.ipvs.strict_arp)?);
-    }
+    lines.extend(asked.mode.mode.prepare(&asked.mode).map_err(Failure::refused)?);
     lines.push(prepared(warnings.len()));
     Ok(Said { text: lines.concat(), ..Said::default() })
 }
 
-fn prepare_ipvs(strict_arp: bool) -> Result<Option<String>, Failure> {
-    let mut doors = ipvs_doors().map_err(|error| Failure::because(&error))?;
-    let count = ipvs::make_settings(&mut doors, strict_arp).map_err(|error| Failure::because(&error))?;
-    Ok((count > 0).then(|| format!("Made {count} settings of IPVS.\n")))
+fn which() -> Which {
+    Which { usual: kubeproxy::default_mode(), forced: None }
 }
 
 fn prepared(failed: usize) -> String {
@@ -146,7 +132,7 @@ fn tuning(given: &Given, asked: &Asked) -> Tuning {
 }
 
 fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings, Failure> {
-    let asked = Asked::of(&loaded.document, USUAL);
+    let asked = Asked::of(&loaded.document, kubeproxy::default_mode());
     let (usual, tuning) = (Duration::from_secs(30), tuning(given, &asked));
     let ports = ports_of_document(&asked, &NODE_PORTS)?;
     // Beside a file the flag is passed over.
@@ -159,7 +145,7 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
             &asked.config,
             OR_DOCUMENT,
         )?,
-        wish: asked.wish,
+        mode: asked.mode,
         is_default_mode: loaded.document.mode.is_empty(),
         relay: RelaySettings { ports, udp_timeout: usual, drain_timeout: usual },
         config: asked.config,
@@ -173,7 +159,7 @@ fn settings(given: &Given, loaded: &Loaded, run_dir: PathBuf) -> Result<Settings
         arrival: arrival(given),
         reload: given.text("config").map(|file| {
             let before = Before { over: over_fields(&[]), ..Before::default() };
-            Reload::new(loaded, Path::new(file), given, before, WHICH, logging::set_level)
+            Reload::new(loaded, Path::new(file), given, before, which(), logging::set_level)
         }),
     })
 }
@@ -221,9 +207,9 @@ mod tests {
     fn a_cleanup_leaves_alone_what_the_document_excludes_in_whatever_mode() {
         let words = ["--cleanup".to_owned(), "--ipvs-exclude-cidrs=10.10.0.0/16,fd00::/64".to_owned()];
         let given = Given::parse(&words).expect("they are flags");
-        let loaded = kubeproxy::load(&given, None, WHICH).expect("it is right");
-        let nets: Vec<String> =
-            excluded(&loaded).ipvs_exclude_cidrs.iter().map(ToString::to_string).collect();
+        let loaded = kubeproxy::load(&given, None, which()).expect("it is right");
+        let own = kubeproxy::values_of(&loaded.document, dataplane::ipvs::MODE);
+        let nets: Vec<&str> = own.list("ipvs-exclude-cidrs").collect();
         assert_eq!(nets, ["10.10.0.0/16", "fd00::/64"]);
     }
 
@@ -236,11 +222,11 @@ mod tests {
                 .map(str::to_owned)
                 .collect();
             let given = Given::parse(&words).expect("they are flags");
-            let loaded = kubeproxy::load(&given, None, WHICH).expect("it is right");
+            let loaded = kubeproxy::load(&given, None, which()).expect("it is right");
             let settings = settings(&given, &loaded, "r".into()).expect("a server is named");
             assert_eq!(
-                (settings.wish.mode, settings.is_default_mode),
-                (Mode::Iptables, is_default),
+                (settings.mode.mode, settings.is_default_mode),
+                (kubeproxy::default_mode(), is_default),
                 "{mode}"
             );
         }
@@ -258,7 +244,8 @@ mod tests {
             (vec![by_file, "--kubeconfig=/other".to_owned()], KubeconfigFile::of_document("/k".into())),
         ] {
             let given = Given::parse(&words).expect("they are flags");
-            let loaded = kubeproxy::load(&given, given.text("config").map(Path::new), WHICH).expect("right");
+            let loaded =
+                kubeproxy::load(&given, given.text("config").map(Path::new), which()).expect("right");
             let Ok(Settings { origin: Origin::Server(server), .. }) = settings(&given, &loaded, "r".into())
             else {
                 panic!("{words:?} name a server");

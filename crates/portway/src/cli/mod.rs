@@ -22,11 +22,12 @@ mod explain;
 mod flags;
 mod format;
 mod get;
-mod ipvs;
+
 mod kube;
 mod kube_proxy;
 mod logging;
 mod mode;
+mod mode_flags;
 mod output;
 mod render;
 mod reports;
@@ -54,7 +55,7 @@ use output::Output;
 use said::{Failure, Said};
 
 use crate::kubeproxy::{Asked, Loaded};
-use crate::modes::Mode;
+use dataplane::registry;
 
 /// The release of kube-proxy that behaviour is compared with.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (compared with kube-proxy 1.37)");
@@ -149,7 +150,7 @@ fn answer(cli: &Cli, flags: &Flags) -> ExitCode {
         .as_ref()
         .ok()
         .and_then(Option::as_ref)
-        .map(|loaded| Asked::of(&loaded.document, Mode::Nftables).log);
+        .map(|loaded| Asked::of(&loaded.document, registry::default_mode()).log);
     let of_document = if log.is_some_and(|log| log.is_json) { LogFormat::Json } else { LogFormat::Text };
     let format = cli.global.log_format.unwrap_or(of_document);
     let output = Output::new(cli.global.color, format);

@@ -5,83 +5,71 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum as _};
+use clap::Args;
+use dataplane::settings::Values;
+use dataplane::{
+    ConntrackSettings, LocalhostNodePorts, MASQUERADE_BIT, Mode, ModeSettings, programs, registry,
+};
 use kernel::sysctl::{Sysctls as _, ThisMachine};
 use model::Config;
 
 use super::args::Shared;
-use super::ipvs::IpvsArgs;
+use super::mode_flags::{ModeFlags, ModeName, Rules, refuse_foreign_settings};
 use super::said::Failure;
-use super::values::Words;
 use crate::kubeproxy::{self, Asked, Given, Loaded, Which};
-use crate::modes::{Mode, Program};
-use crate::run::{IpvsStatus, LocalhostNodePorts, MASQUERADE_BIT, Status, Wish};
+use crate::run::Status;
 use crate::socket;
 
 /// The options.
 #[derive(Args, Debug)]
 pub(super) struct ModeArgs {
     /// The mode; without it that of the running portway where no `--from` is given, else nftables
-    #[arg(long, value_parser = Words::<Mode>::called("mode"))]
+    #[arg(long, value_parser = ModeName)]
     mode: Option<Mode>,
 
     /// With `--from`: a document of kind `KubeProxyConfiguration`, as `portway run --config` takes it; options override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Mode iptables: as with the same option of `portway run`, node ports answer on 127.0.0.0/8 too
-    #[arg(long)]
-    iptables_localhost_nodeports: bool,
-
     #[command(flatten)]
-    ipvs: IpvsArgs,
+    own: ModeFlags<Rules>,
 }
 
 /// What was chosen.
 #[derive(Debug)]
 pub(super) struct ModeChoice {
     /// The mode, with what belongs to it.
-    pub(super) wish: Wish,
+    pub(super) settings: ModeSettings,
     /// The choices of the document that decide packets.
     pub(super) config: Option<Config>,
     /// What there is to tell about the document.
     pub(super) warnings: Vec<String>,
     /// The settings of the connection tracker that decide rules.
-    pub(super) tracker: Tracker,
+    pub(super) tracker: ConntrackSettings,
 }
 
-/// Settings of the connection tracker: those of the document, or of this host where its portway is asked.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tracker {
-    /// `nf_conntrack_tcp_be_liberal`.
-    pub(super) is_liberal: bool,
-    /// `nf_conntrack_tcp_loose` is 0.
-    pub(super) is_strict: bool,
-}
-
-impl Tracker {
-    fn of_this_host() -> Self {
-        let is = |name: &str, value: &str| {
-            let found = ThisMachine.read(&format!("net/netfilter/nf_conntrack_tcp_{name}"));
-            found.is_ok_and(|found| found.as_deref() == Some(value))
-        };
-        Self { is_liberal: is("be_liberal", "1"), is_strict: is("loose", "0") }
-    }
+/// Those of this host.
+fn conntrack_of_this_host() -> ConntrackSettings {
+    let is = |name: &str, value: &str| {
+        let found = ThisMachine.read(&format!("net/netfilter/nf_conntrack_tcp_{name}"));
+        found.is_ok_and(|found| found.as_deref() == Some(value))
+    };
+    ConntrackSettings { is_liberal: is("be_liberal", "1"), is_strict: is("loose", "0") }
 }
 
 impl ModeArgs {
     /// What was chosen. A portway that cannot be asked is told by who asks it for its picture.
     pub(super) fn choose(&self, shared: &Shared) -> Result<ModeChoice, Failure> {
         let Some(loaded) = self.load(shared)? else {
-            let wish = self.without_document(shared)?;
+            let settings = self.without_document(shared)?;
             let is_asked = shared.named_sources().is_empty();
-            let tracker = if is_asked { Tracker::of_this_host() } else { Tracker::default() };
-            return Ok(ModeChoice { wish, config: None, warnings: Vec::new(), tracker });
+            let tracker = if is_asked { conntrack_of_this_host() } else { ConntrackSettings::default() };
+            return Ok(ModeChoice { settings, config: None, warnings: Vec::new(), tracker });
         };
-        let asked = Asked::of(&loaded.document, Mode::Nftables);
-        let wish = self.over(asked.wish)?;
-        let tracker = Tracker { is_liberal: asked.tuning.tcp_be_liberal, is_strict: false };
-        Ok(ModeChoice { wish, config: Some(asked.config), warnings: loaded.warnings, tracker })
+        let asked = Asked::of(&loaded.document, registry::default_mode());
+        let settings = self.over(asked.mode)?;
+        let tracker = ConntrackSettings { is_liberal: asked.tuning.tcp_be_liberal, is_strict: false };
+        Ok(ModeChoice { settings, config: Some(asked.config), warnings: loaded.warnings, tracker })
     }
 
     /// The document of `--config`, where one is named.
@@ -93,69 +81,46 @@ impl ModeArgs {
                  which has a configuration of its own",
             ));
         }
-        let which = Which { usual: Mode::Nftables, forced: self.mode };
+        let which = Which { usual: registry::default_mode(), forced: self.mode };
         kubeproxy::load(&Given::default(), Some(file), which).map(Some).map_err(Failure::refused)
     }
 
-    fn without_document(&self, shared: &Shared) -> Result<Wish, Failure> {
+    fn without_document(&self, shared: &Shared) -> Result<ModeSettings, Failure> {
         let is_asked = shared.named_sources().is_empty();
         let running = is_asked.then(|| socket::status(shared.run_dir()).ok()).flatten();
-        let of_running = running.as_ref().and_then(|status| Mode::from_str(&status.mode, false).ok());
-        let mode = self.mode.or(of_running).unwrap_or(Mode::Nftables);
+        let of_running = running.as_ref().and_then(Status::known_mode);
+        let mode = self.mode.or(of_running).unwrap_or_else(registry::default_mode);
         let running = running.filter(|_| of_running == Some(mode)).unwrap_or_default();
-        self.over(Wish {
+        self.over(ModeSettings {
             mode,
-            program: program(&running),
             localhost_node_ports: running.localhost_node_ports,
             masquerade_bit: running.masquerade_bit.unwrap_or(MASQUERADE_BIT),
-            ipvs: running.ipvs.as_ref().map(IpvsStatus::options).unwrap_or_default(),
+            own: values_of(mode, &running),
         })
     }
 
     /// These settings, but the options override them.
-    fn over(&self, wish: Wish) -> Result<Wish, Failure> {
-        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
-        let own: [Own; 2] = [(localhost, &[Mode::Iptables]), (self.ipvs.given(), &[Mode::Ipvs])];
-        refuse_foreign_options(wish.mode, &own)?;
-        Ok(Wish {
-            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
-                .unwrap_or(wish.localhost_node_ports),
-            ipvs: self.ipvs.over(wish.ipvs),
-            ..wish
-        })
+    fn over(&self, settings: ModeSettings) -> Result<ModeSettings, Failure> {
+        refuse_foreign_settings(settings.mode, &self.own.values)?;
+        Ok(with_flags(settings, &self.own.values))
     }
 }
 
-/// An option that not every mode has: its name, if it was given, and the modes that have it.
-pub(super) type Own = (Option<&'static str>, &'static [Mode]);
-
-/// What `--iptables-localhost-nodeports` says, if it was given.
-pub(super) fn by_rules(is_given: bool) -> Option<LocalhostNodePorts> {
-    is_given.then_some(LocalhostNodePorts::ByRules)
+/// These settings, but the flags override them.
+pub(super) fn with_flags(settings: ModeSettings, flags: &Values) -> ModeSettings {
+    let own = flags.clone().over(settings.own);
+    let is_by_rules = settings.mode.serves_localhost_by_rules(&own);
+    let localhost_node_ports =
+        if is_by_rules { LocalhostNodePorts::ByRules } else { settings.localhost_node_ports };
+    ModeSettings { localhost_node_ports, own, ..settings }
 }
 
-/// `name`, if it was given.
-pub(super) fn if_given(name: &'static str, is_given: bool) -> Option<&'static str> {
-    is_given.then_some(name)
-}
-
-/// Refuses options that mean nothing to a mode.
-pub(super) fn refuse_foreign_options(mode: Mode, given: &[Own]) -> Result<(), Failure> {
-    let foreign =
-        given.iter().find_map(|(option, of)| (*option).filter(|_| !of.contains(&mode)).zip(of.first()));
-    let Some((option, home)) = foreign else { return Ok(()) };
-    Err(Failure::usage(format!(
-        "`{option}` means nothing in mode `{mode}`: leave it out, or add `--mode {home}`"
-    )))
-}
-
-/// The modes that use an iptables program.
-pub(super) const WITH_PROGRAM: &[Mode] = &[Mode::Iptables, Mode::Userspace, Mode::Ipvs];
-
-fn program(running: &Status) -> Program {
-    match running.program.as_deref() {
-        Some("iptables-nft") => Program::Nft,
-        Some("iptables-legacy") => Program::Legacy,
-        _ => Program::Auto,
+/// What was chosen for a running portway.
+fn values_of(mode: Mode, running: &Status) -> Values {
+    let mut values = running.section().map(|section| mode.values_of_status(section)).unwrap_or_default();
+    let program = running.program.as_deref().and_then(programs::setting_of);
+    if let Some(program) = program.filter(|_| mode.setting(programs::FLAG).is_some()) {
+        values.set(programs::FLAG, vec![program.to_owned()]);
     }
+    values
 }

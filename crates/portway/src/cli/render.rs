@@ -1,19 +1,14 @@
 //! `portway render`: what a mode would write to the kernel, as text, without root.
-//!
-//! Each mode plugs in with one arm of [`rules`].
 
 use clap::Args;
-use dataplane::{iptables, nftables, userspace};
+use dataplane::RenderRequest;
 use model::Family;
 
 use super::args::Shared;
-use super::mode::{ModeArgs, ModeChoice, Tracker};
+use super::mode::{ModeArgs, ModeChoice};
 use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
-use crate::modes::Mode;
-use crate::picture::Picture;
-use crate::run::Wish;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,37 +52,10 @@ impl FamilyName {
 
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings, tracker } = args.mode.choose(shared)?;
+    let ModeChoice { settings, config, warnings, tracker } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::DryRun)?;
-    let text = rules(&wish, tracker, args.family.family(), &picture);
+    let (table, family) = (picture.table(), args.family.family());
+    let request = RenderRequest { table, family, settings: &settings, tracker };
+    let text = settings.mode.render(&request);
     Ok(Said::about(&picture, text).with(warnings))
-}
-
-/// What a mode would write.
-fn rules(wish: &Wish, tracker: Tracker, family: Family, picture: &Picture) -> String {
-    let nftables_options =
-        || nftables::Options { drops_stray_replies: !tracker.is_strict, ..wish.nftables_options() };
-    let iptables_options =
-        || iptables::Options { drops_invalid: !tracker.is_liberal, ..wish.iptables_options() };
-    match wish.mode {
-        Mode::Nftables => nftables::render(picture.table(), &nftables_options()),
-        Mode::Iptables => iptables::render(picture.table(), family, &iptables_options()),
-        Mode::Userspace => userspace_rules(family, picture),
-        Mode::Ipvs => dataplane::ipvs::render(picture.table(), family, &wish.ipvs_options()),
-    }
-}
-
-/// Nothing listens here, so the ports are examples.
-fn userspace_rules(family: Family, picture: &Picture) -> String {
-    let default_node_port_addresses = Mode::Userspace.promises().default_node_port_addresses;
-    let (table, options) = (picture.table(), userspace::Options { default_node_port_addresses });
-    let rules = userspace::render(table, family, &options, userspace::Ports::examples(table));
-    format!(
-        "# The proxy's ports, from 40000 on, are examples: a running portway lets the kernel choose them.\n{rules}"
-    )
-}
-
-/// What the mode promises, for the nftables dataplane.
-pub(super) fn nftables_options(mode: Mode) -> nftables::Options {
-    nftables::Options { promises: mode.promises(), ..nftables::Options::default() }
 }

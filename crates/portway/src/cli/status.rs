@@ -12,8 +12,7 @@ use super::table::printable;
 use super::values::Words;
 use crate::doctor::FindingStatus;
 use crate::run::{
-    ConfigStatus, DriftStatus, IpvsStatus, NodeStanding, Readiness, RelayStatus, ServerStatus, ServerTrouble,
-    Status,
+    ConfigStatus, DriftStatus, NodeStanding, Readiness, RelayStatus, ServerStatus, ServerTrouble, Status,
 };
 use crate::socket;
 
@@ -124,12 +123,8 @@ fn show(status: &Status) -> String {
         lines.push(("Leaving", "this node is being removed from the cluster".to_owned()));
     }
     lines.extend(status.relay.as_ref().map(|relay| ("Relay", carried(relay))));
-    if let Some(ipvs) = &status.ipvs {
-        lines.extend([
-            ("Scheduler", scheduler(ipvs)),
-            ("Addresses", addresses(ipvs)),
-            ("Draining", draining(ipvs)),
-        ]);
+    if let Some((mode, section)) = status.known_mode().zip(status.section()) {
+        lines.extend(mode.status_lines(section).into_iter().map(|(name, value)| (name, printable(&value))));
     }
     let beside = &status.beside;
     lines.extend(beside.took_over.iter().map(|what| ("Took over", printable(what))));
@@ -198,27 +193,6 @@ fn troubled(of: &str, trouble: &ServerTrouble) -> String {
 
 fn carried(relay: &RelayStatus) -> String {
     format!("{} listeners; {}", relay.listeners, relay.carried)
-}
-
-fn scheduler(ipvs: &IpvsStatus) -> String {
-    let chosen = ipvs.scheduler.as_deref().map(printable);
-    chosen.unwrap_or_else(|| "rr, and wrr where weights differ".to_owned())
-}
-
-fn addresses(ipvs: &IpvsStatus) -> String {
-    let arp = if ipvs.strict_arp { ", strict ARP" } else { "" };
-    format!("on {}{arp}", printable(&ipvs.interface))
-}
-
-fn draining(ipvs: &IpvsStatus) -> String {
-    match (ipvs.draining, ipvs.longest_draining_seconds) {
-        (0, _) => "none".to_owned(),
-        (count, longest) => format!(
-            "{count} real servers wait for connections to end, the first since {} s; {} s at most",
-            longest.unwrap_or_default(),
-            ipvs.drain_limit_seconds
-        ),
-    }
 }
 
 fn mode(status: &Status) -> String {

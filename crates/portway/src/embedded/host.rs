@@ -13,16 +13,18 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use dataplane::registry;
 use kernel::host::{Address, Route, RouteKind, RouteTable};
 use model::net::IpNet;
 use model::{ObjectRef, Report};
 
 use super::StoreError;
 use super::options::{LOAD_BALANCER_CIDR, Options, SERVICE_CIDR, overlaps};
-use crate::host;
 
-/// The link on which the ipvs mode keeps service addresses: they are ours, and clash with nothing.
-const OUR_LINK: &str = "kube-ipvs0";
+/// Whether a mode keeps addresses of Services on this link: they are ours, and clash with nothing.
+fn is_our_link(name: &str) -> bool {
+    registry::service_interfaces().contains(&name)
+}
 
 /// What this host uses already.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +43,10 @@ impl HostNetwork {
         };
         let mut addresses =
             kernel::host::addresses().inspect_err(|e| unreadable("addresses", e)).unwrap_or_default();
-        // Those of an interface that the operator named for the ipvs mode are ours, too. Its own link is left out with its routes.
-        let bound = host::bound().unwrap_or_default();
-        addresses.retain(|address| address.link_name == OUR_LINK || !bound.has(address));
+        // Those of an interface that the operator named for a mode are ours, too. A mode's own link is left out with its routes.
+        for is_of_a_service in registry::MODES.iter().filter_map(|mode| mode.service_addresses()) {
+            addresses.retain(|address| is_our_link(&address.link_name) || !is_of_a_service(address));
+        }
         let routes = kernel::host::routes().inspect_err(|e| unreadable("routes", e)).unwrap_or_default();
         Self { addresses, routes }
     }
@@ -68,14 +71,14 @@ impl HostNetwork {
 
     /// The addresses that are this host's own.
     pub fn own_addresses(&self) -> BTreeSet<IpAddr> {
-        let own = self.addresses.iter().filter(|address| address.link_name != OUR_LINK);
+        let own = self.addresses.iter().filter(|address| !is_our_link(&address.link_name));
         own.map(|address| address.ip).collect()
     }
 
     /// Networks that are in use here, each with the words for it. Addresses first.
     fn used(&self) -> Vec<Used> {
         let ours: BTreeSet<u32> =
-            self.addresses.iter().filter(|a| a.link_name == OUR_LINK).map(|a| a.link_index).collect();
+            self.addresses.iter().filter(|a| is_our_link(&a.link_name)).map(|a| a.link_index).collect();
         let addresses = self.addresses.iter().filter(|a| !ours.contains(&a.link_index)).map(Used::address);
         let is_ours = |route: &Route| route.link_index.is_some_and(|link| ours.contains(&link));
         let routes = self.routes.iter().filter(|route| says_who_lives_there(route) && !is_ours(route));

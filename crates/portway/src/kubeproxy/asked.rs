@@ -9,18 +9,17 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum as _;
-use dataplane::ipvs::{self, Scheduler};
-use kernel::ipvs::Timeouts;
+use dataplane::{Mode, ModeSettings, relay};
 use model::net::{IpNet, parse_cidr, parse_ip};
 use model::{Config, DetectLocal, NodePortAddress};
+use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::document::Document;
 use super::duration::GoDuration;
 use super::gates;
-use crate::modes::{Mode, Program};
-use crate::run::{ConntrackMax, LocalhostNodePorts, PaceOptions, Tuning, Wish};
+use super::of_modes::{masquerade, mode_settings};
+use crate::run::{ConntrackMax, PaceOptions, Tuning};
 use crate::{host, serve};
 
 /// Comparing everything without a pause would do nothing else.
@@ -33,7 +32,7 @@ const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The mode, and what belongs to it.
-    pub wish: Wish,
+    pub mode: ModeSettings,
     /// The choices that decide packets.
     pub config: Config,
     /// The pace.
@@ -64,13 +63,13 @@ impl Asked {
     pub fn of(document: &Document, usual: Mode) -> Self {
         let mode = document.mode(usual).unwrap_or(usual);
         Self {
-            wish: wish(document, mode),
+            mode: mode_settings(document, mode),
             config: config(document, mode),
             pace: pace(document, mode),
             serve: serving(document),
             tuning: tuning(document),
             kubeconfig: kubeconfig(document),
-            ports: of_userspace(document, mode),
+            ports: relay_ports(&mode_settings(document, mode)),
             log: log(document),
         }
     }
@@ -99,68 +98,21 @@ impl Asked {
 impl Document {
     /// The mode; `usual` where it says none, and `None` where it says one that there is not.
     pub fn mode(&self, usual: Mode) -> Option<Mode> {
-        if self.mode.is_empty() { Some(usual) } else { Mode::from_str(&self.mode, false).ok() }
+        if self.mode.is_empty() { Some(usual) } else { Mode::named(&self.mode) }
     }
 
     /// The place of the pace of a mode, its `syncPeriod` and its `minSyncPeriod`.
     pub(super) fn pace(&self, mode: Mode) -> (&'static str, GoDuration, GoDuration) {
-        match mode {
-            Mode::Ipvs => ("ipvs", self.ipvs.sync_period, self.ipvs.min_sync_period),
-            Mode::Nftables => ("nftables", self.nftables.sync_period, self.nftables.min_sync_period),
-            Mode::Iptables | Mode::Userspace => {
-                ("iptables", self.iptables.sync_period, self.iptables.min_sync_period)
-            }
-        }
+        let section = mode.sections().pace;
+        let (document, nothing) = (json!(self), GoDuration::default());
+        let time = |name: &str| GoDuration::of(&document[section][name]).unwrap_or(nothing);
+        (section, time("syncPeriod"), time("minSyncPeriod"))
     }
-}
-
-/// The mode. `localhostNodePorts` is served by listening, without `route_localnet`; it is one of the iptables mode alone.
-fn wish(document: &Document, mode: Mode) -> Wish {
-    let is_off = mode == Mode::Iptables && document.iptables.localhost_node_ports == Some(false);
-    let bit = if mode == Mode::Nftables {
-        document.nftables.masquerade_bit
-    } else {
-        document.iptables.masquerade_bit
-    };
-    Wish {
-        mode,
-        program: Program::Auto,
-        localhost_node_ports: if is_off {
-            LocalhostNodePorts::Nowhere
-        } else {
-            LocalhostNodePorts::Listening
-        },
-        masquerade_bit: bit.and_then(|bit| u8::try_from(bit).ok()).unwrap_or(crate::run::MASQUERADE_BIT),
-        ipvs: of_ipvs(document),
-    }
-}
-
-fn of_ipvs(document: &Document) -> ipvs::Options {
-    let ipvs = &document.ipvs;
-    ipvs::Options {
-        scheduler: Scheduler::named(&ipvs.scheduler).ok(),
-        excluded: ipvs.exclude_cidrs.iter().filter_map(|cidr| parse_cidr(cidr)).collect(),
-        strict_arp: ipvs.strict_arp,
-        timeouts: Timeouts {
-            tcp_s: seconds(ipvs.tcp_timeout),
-            tcp_fin_s: seconds(ipvs.tcp_fin_timeout),
-            udp_s: seconds(ipvs.udp_timeout),
-        },
-        ..ipvs::Options::default()
-    }
-}
-
-/// The kernel counts in seconds. Less than one of them is one: 0 would mean something else.
-fn seconds(time: GoDuration) -> u32 {
-    u32::try_from(time.duration().as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 /// What decides packets.
 fn config(document: &Document, mode: Mode) -> Config {
-    let masquerade_all = match mode {
-        Mode::Nftables => document.nftables.masquerade_all,
-        Mode::Iptables | Mode::Ipvs | Mode::Userspace => document.iptables.masquerade_all,
-    };
+    let masquerade_all = masquerade(document, mode)["masqueradeAll"].as_bool().unwrap_or_default();
     let name = &document.hostname_override;
     Config {
         node_name: if name.is_empty() { host::name() } else { name.clone() },
@@ -248,27 +200,8 @@ fn log(document: &Document) -> Log {
 }
 
 /// In other modes nothing uses them, and upstream's files of today still say some.
-fn of_userspace(document: &Document, mode: Mode) -> Option<RangeInclusive<u16>> {
-    ports(&document.port_range).ok().flatten().filter(|_| mode == Mode::Userspace)
-}
-
-/// `30000-30100`, `30000+100`, `30000`; empty or `0` leaves it to the kernel, as it did upstream.
-pub(crate) fn ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
-    if matches!(text, "" | "0" | "0-0") {
-        return Ok(None);
-    }
-    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-    let range = match (text.split_once('-'), text.split_once('+')) {
-        (Some((first, last)), _) => parse(first).zip(parse(last)),
-        (None, Some((first, size))) => parse(first)
-            .zip(size.trim().parse::<u16>().ok())
-            .and_then(|(first, size)| Some((first, first.checked_add(size)?))),
-        (None, None) => parse(text).map(|port| (port, port)),
-    };
-    range
-        .filter(|(first, last)| first <= last)
-        .map(|(first, last)| Some(first..=last))
-        .ok_or_else(|| format!("`{text}` is no range of ports: write it as `40000-40999` or `40000+999`"))
+fn relay_ports(settings: &ModeSettings) -> Option<RangeInclusive<u16>> {
+    settings.own.text(relay::PORTS_FLAG).and_then(|text| relay::ports(text).ok().flatten())
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use model::NodePortAddress;
 use model::net::parse_ip;
 use serde_json::json;
 
 use super::document::{API_VERSION, Document, KIND};
 use super::duration::GoDuration;
-use crate::modes::Mode;
+use dataplane::Mode;
 
 /// The port of `/healthz`.
 pub(super) const HEALTHZ_PORT: u16 = 10256;
@@ -29,7 +30,8 @@ impl Document {
     #[must_use]
     pub fn decided(mut self, usual: Mode) -> Self {
         or(&mut self.mode, usual.name());
-        if self.mode == Mode::Nftables.name() && self.node_port_addresses.is_empty() {
+        let default = Mode::named(&self.mode).map(|mode| mode.semantics().default_node_port_addresses);
+        if default == Some(NodePortAddress::Primary) && self.node_port_addresses.is_empty() {
             self.node_port_addresses.push("primary".to_owned());
         }
         self

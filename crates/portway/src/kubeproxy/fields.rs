@@ -2,10 +2,13 @@
 //!
 //! Reading, `--write-config-to`, live reload and the parity page all walk this table, so a field that is missing here does not exist.
 
+use std::sync::LazyLock;
+
+use dataplane::{Mode, registry};
 use serde_json::{Value, json};
 
 use super::kind::Kind;
-use crate::modes::Mode;
+use super::of_modes::{FIELDS_OF_MODES, default_mode};
 
 /// How a field or a flag compares with upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +67,23 @@ const MIN_SYNC: &str =
     "the default is 50ms, upstream's 1s: a change costs so little that waiting for others saves nothing";
 const SYNC: &str = "how often everything is compared with the kernel; after a failure, the longest wait";
 
-/// All of them.
-pub const FIELDS: &[Field] = &[
+/// All of them, in the order of the documents: those of a mode's settings stand behind the pace of its section, and those of sections that
+/// upstream does not have at the end.
+pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
+    let mut of_modes = FIELDS_OF_MODES.clone();
+    let mut fields = Vec::new();
+    for field in UPSTREAM {
+        fields.push(*field);
+        if let Some(section) = field.path.strip_suffix(".minSyncPeriod") {
+            fields.extend(of_modes.extract_if(.., |field| field.path.starts_with(&format!("{section}."))));
+        }
+    }
+    fields.extend(of_modes);
+    fields
+});
+
+/// Those of upstream's document that are settings of no mode of ours alone.
+const UPSTREAM: &[Field] = &[
     same("apiVersion", Kind::Text, "kubeproxy.config.k8s.io/v1alpha1"),
     same("kind", Kind::Text, "KubeProxyConfiguration"),
     same("featureGates", Kind::Gates, "known by name; docs/config.md says what each does here"),
@@ -117,16 +135,6 @@ pub const FIELDS: &[Field] = &[
     live(better("iptables.minSyncPeriod", Kind::Duration, MIN_SYNC)),
     live(same("ipvs.syncPeriod", Kind::Duration, SYNC)),
     live(same("ipvs.minSyncPeriod", Kind::Duration, "0: no shortest wait; slow syncs still rest")),
-    better("ipvs.scheduler", Kind::Text, "all 13 of the kernel; empty: rr, and wrr where weights differ"),
-    better(
-        "ipvs.excludeCIDRs",
-        Kind::Texts,
-        "virtual servers and addresses of others survive anyway; these even in a cleanup",
-    ),
-    same("ipvs.strictARP", Kind::Bool, "sets arp_ignore and arp_announce"),
-    same("ipvs.tcpTimeout", Kind::Duration, "0 leaves the kernel's"),
-    same("ipvs.tcpFinTimeout", Kind::Duration, "0 leaves the kernel's"),
-    same("ipvs.udpTimeout", Kind::Duration, "0 leaves the kernel's"),
     same("nftables.masqueradeBit", Kind::Int, "mode nftables"),
     live(same("nftables.masqueradeAll", Kind::Bool, "mode nftables")),
     live(same("nftables.syncPeriod", Kind::Duration, SYNC)),
@@ -174,15 +182,14 @@ impl Field {
 
     /// Does it mean anything in this mode?
     pub fn acts_in(&self, mode: Mode) -> bool {
+        let mut has_setting = registry::MODES.iter().filter(|mode| mode.has_field(self.path)).peekable();
+        if has_setting.peek().is_some() {
+            return has_setting.any(|other| *other == mode);
+        }
         match self.path.split_once('.') {
-            _ if self.path == "portRange" => mode == Mode::Userspace,
-            Some(("ipvs", _)) => mode == Mode::Ipvs,
-            Some(("nftables", _)) => mode == Mode::Nftables,
-            Some(("iptables", "localhostNodePorts")) => mode == Mode::Iptables,
-            Some(("iptables", "syncPeriod" | "minSyncPeriod")) => {
-                matches!(mode, Mode::Iptables | Mode::Userspace)
-            }
-            Some(("iptables", _)) => mode != Mode::Nftables,
+            Some((_, "localhostNodePorts")) => mode == default_mode(),
+            Some((section, "syncPeriod" | "minSyncPeriod")) => mode.sections().pace == section,
+            Some((section, "masqueradeAll" | "masqueradeBit")) => mode.sections().masquerade == section,
             _ => true,
         }
     }

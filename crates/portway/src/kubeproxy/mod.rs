@@ -26,6 +26,7 @@ mod leaked;
 mod line;
 mod notices;
 mod obsolete;
+mod of_modes;
 mod read;
 mod reload;
 mod validate;
@@ -33,8 +34,8 @@ mod validate;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+pub(crate) use asked::SHORTEST;
 pub use asked::{Asked, Log};
-pub(crate) use asked::{SHORTEST, ports};
 pub use choose::{Chosen, choose};
 pub use document::Document;
 pub use duration::GoDuration;
@@ -46,9 +47,11 @@ pub use leaked::LEAKED;
 pub use line::Given;
 pub use notices::notices;
 pub use obsolete::{OBSOLETE_FIELDS, ObsoleteField};
+pub(crate) use of_modes::section_of;
+pub use of_modes::{default_mode, values_of};
 pub use reload::{Before, Reload, Reread, over_fields};
 
-use crate::modes::Mode;
+use dataplane::Mode;
 
 /// A document that is right, and all that there is to tell about it.
 #[derive(Clone, Debug)]

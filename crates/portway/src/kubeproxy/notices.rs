@@ -2,14 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use model::Family;
 use model::net::{parse_cidr, parse_ip};
+use model::{Family, NodePortAddress};
 use serde_json::{Value, json};
 
 use super::document::Document;
 use super::fields::{FIELDS, Field, Status};
 use super::gates;
-use crate::modes::Mode;
+use dataplane::Mode;
+
+/// What upstream's default becomes.
+const UPSTREAMS_NEXT: &str = "nftables";
+
+/// Whether node ports answer on every address where nobody says otherwise.
+fn answers_everywhere(mode: Mode) -> bool {
+    mode.semantics().default_node_port_addresses == NodePortAddress::All
+}
 
 /// One sentence each.
 pub fn notices(document: &Document, mode: Mode) -> Vec<String> {
@@ -32,17 +40,20 @@ fn advice(document: &Document, mode: Mode) -> Vec<String> {
     let mut advice = Vec::new();
     if document.mode.is_empty() {
         // Whose default is nftables already, as that of `portway run`, need not fear upstream's change.
-        let why =
-            if mode == Mode::Nftables { "" } else { ", since upstream's default becomes nftables in 1.40" };
+        let why = if mode.name() == UPSTREAMS_NEXT {
+            ""
+        } else {
+            ", since upstream's default becomes nftables in 1.40"
+        };
         advice.push(format!("no mode is chosen, so it is {mode}: write `mode: {mode}`{why}"));
     }
-    if document.node_port_addresses.is_empty() && mode != Mode::Nftables {
+    if document.node_port_addresses.is_empty() && answers_everywhere(mode) {
         advice.push(
             "`nodePortAddresses` is empty, so node ports answer on every address of this host: consider `[primary]`".to_owned(),
         );
     }
     advice.extend(half_of_two_families(document, mode));
-    if !document.port_range.is_empty() && mode != Mode::Userspace {
+    if !document.port_range.is_empty() && !mode.has_field("portRange") {
         advice.push("`portRange` means something in mode userspace alone".to_owned());
     }
     advice
@@ -55,7 +66,7 @@ fn half_of_two_families(document: &Document, mode: Mode) -> Option<String> {
     let chosen: BTreeSet<Family> = entries.iter().filter_map(|entry| family(entry)).collect();
     let is_for_both = entries.iter().any(|entry| family(entry).is_none());
     let missing = used.difference(&chosen).next().filter(|_| chosen.len() == 1 && !is_for_both)?;
-    let usual = if mode == Mode::Nftables { "its primary address" } else { "every address" };
+    let usual = if answers_everywhere(mode) { "every address" } else { "its primary address" };
     Some(format!(
         "`nodePortAddresses` has no network of {missing}, so node ports of {missing} answer on {usual} of this host"
     ))
@@ -99,7 +110,7 @@ mod tests {
             };
             field.put(&mut value, other);
             let document = serde_json::from_value(value).expect("it is a document");
-            let told = notices(&document, Mode::Nftables);
+            let told = notices(&document, dataplane::nftables::MODE);
             assert!(told[0].starts_with(&format!("`{}: ", field.path)), "{told:?}");
         }
     }
@@ -113,7 +124,7 @@ mod tests {
                 node_port_addresses: addresses.iter().map(|entry| (*entry).to_owned()).collect(),
                 ..Document::usual()
             };
-            notices(&document, Mode::Nftables)
+            notices(&document, dataplane::nftables::MODE)
         };
         let both = "10.0.0.0/8,fd00::/48";
         let told = of(both, &["10.0.0.0/8"]);
@@ -124,7 +135,7 @@ mod tests {
             node_port_addresses: vec!["fd00::/48".into()],
             ..Document::usual()
         };
-        assert!(notices(&bound, Mode::Nftables)[0].contains("no network of IPv4"));
+        assert!(notices(&bound, dataplane::nftables::MODE)[0].contains("no network of IPv4"));
         for (cidr, addresses) in [
             ("10.0.0.0/8", &["10.0.0.0/8"][..]),
             (both, &["10.0.0.0/8", "fd00::/48"]),
@@ -138,15 +149,15 @@ mod tests {
     #[test]
     fn a_plain_document_is_told_only_what_it_does_not_choose() {
         let plain = Document { mode: "nftables".into(), ..Document::usual() };
-        assert_eq!(notices(&plain, Mode::Nftables), Vec::<String>::new());
-        let told = notices(&Document::usual(), Mode::Iptables);
+        assert_eq!(notices(&plain, dataplane::nftables::MODE), Vec::<String>::new());
+        let told = notices(&Document::usual(), dataplane::iptables::MODE);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(
             told[0].ends_with("`mode: iptables`, since upstream's default becomes nftables in 1.40"),
             "{told:?}"
         );
         assert!(told[1].contains("`[primary]`"), "{told:?}");
-        let told = notices(&Document::usual(), Mode::Nftables);
+        let told = notices(&Document::usual(), dataplane::nftables::MODE);
         assert_eq!(told, ["no mode is chosen, so it is nftables: write `mode: nftables`"]);
     }
 }

@@ -20,8 +20,8 @@ use super::fields::{Change, FIELDS, Field, Status};
 use super::flags::Flag;
 use super::line::Given;
 use super::{Loaded, Which, choose, notices, read, validate};
-use crate::modes::Mode;
 use crate::run::{ConfigStatus, Live, PaceOptions};
+use dataplane::Mode;
 
 /// What the command line says before the file does.
 #[derive(Clone, Debug, Default)]

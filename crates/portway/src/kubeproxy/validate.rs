@@ -3,7 +3,7 @@
 //! In: a document with its defaults, and the mode that it leads to. Out: lines such as
 //! `KubeProxyConfiguration.clusterCIDR: Invalid value: "10/8": must be a valid CIDR block`.
 
-use dataplane::ipvs::Scheduler;
+use dataplane::{Mode, registry};
 use model::net::{IpNet, parse_cidr, parse_ip};
 use model::{Family, NodePortAddress};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::duration::GoDuration;
 use super::gates;
-use crate::modes::Mode;
+use super::of_modes::{default_mode, objections};
 
 /// The only version whose hidden metrics upstream would show.
 const PREVIOUS: &str = "1.36";
@@ -25,13 +25,13 @@ pub(super) fn errors(document: &Document, mode: Option<Mode>) -> Vec<String> {
     found.mode(document, mode);
     found.bits(document, mode);
     found.pace(document, mode);
-    found.ipvs(document, mode);
+    found.of_mode(document, mode);
     found.conntrack(document);
     found.addresses(document);
     found.pods(document);
     found.node_ports(document);
     found.log(document);
-    found.rest(document, mode);
+    found.rest(document);
     found.0
 }
 
@@ -60,11 +60,10 @@ impl Errors {
     }
 
     fn mode(&mut self, document: &Document, mode: Option<Mode>) {
-        let must = "must be iptables, ipvs, nftables or userspace, or blank";
-        self.check(mode.is_some(), "mode", &*document.mode, must);
+        self.check(mode.is_some(), "mode", &*document.mode, &format!("must be {}, or blank", names()));
         let has_ipvs = gates::is_on(&document.feature_gates, "KubeProxyIPVS");
         let must = "needs the feature gate KubeProxyIPVS, which is off";
-        self.check(mode != Some(Mode::Ipvs) || has_ipvs, "mode", &*document.mode, must);
+        self.check(!is_ipvs(mode) || has_ipvs, "mode", &*document.mode, must);
     }
 
     /// Upstream looks at that of nftables in its mode alone.
@@ -72,45 +71,28 @@ impl Errors {
         let must = "must be within the range [0, 31]";
         let bit = document.iptables.masquerade_bit.unwrap_or(14);
         self.check((0..=31).contains(&bit), "iptables.masqueradeBit", bit, must);
-        if mode == Some(Mode::Nftables) {
+        if mode.is_some_and(|mode| mode.sections().masquerade == "nftables") {
             let bit = document.nftables.masquerade_bit.unwrap_or(14);
             self.check((0..=31).contains(&bit), "nftables.masqueradeBit", bit, must);
         }
-        let is_free = mode != Some(Mode::Ipvs) || !BITS_OF_IPVS.contains(&bit);
+        let is_free = !is_ipvs(mode) || !BITS_OF_IPVS.contains(&bit);
         let must = "must be none of 0 to 13 and 24: mode ipvs marks connections with these";
         self.check(is_free, "iptables.masqueradeBit", bit, must);
     }
 
     /// That of the mode alone, as upstream has it.
     fn pace(&mut self, document: &Document, mode: Option<Mode>) {
-        let (of, sync, min) = document.pace(mode.unwrap_or(Mode::Iptables));
+        let (of, sync, min) = document.pace(mode.unwrap_or_else(default_mode));
         self.check(sync.0 > 0, &format!("{of}.syncPeriod"), sync.to_string(), "must be greater than 0");
         self.at_least_0(&format!("{of}.minSyncPeriod"), min);
         let must = format!("must be greater than or equal to {of}.minSyncPeriod");
         self.check(min <= sync || sync.0 <= 0, &format!("{of}.syncPeriod"), sync.to_string(), &must);
     }
 
-    fn ipvs(&mut self, document: &Document, mode: Option<Mode>) {
-        if mode != Some(Mode::Ipvs) {
-            return;
-        }
-        let ipvs = &document.ipvs;
-        self.at_least_0("ipvs.tcpTimeout", ipvs.tcp_timeout);
-        self.at_least_0("ipvs.tcpFinTimeout", ipvs.tcp_fin_timeout);
-        self.at_least_0("ipvs.udpTimeout", ipvs.udp_timeout);
-        if !ipvs.scheduler.is_empty()
-            && let Err(error) = Scheduler::named(&ipvs.scheduler)
-        {
-            self.check(false, "ipvs.scheduler", &*ipvs.scheduler, &error.to_string());
-        }
-        for (index, cidr) in ipvs.exclude_cidrs.iter().enumerate() {
-            let path = format!("ipvs.excludeCIDRs[{index}]");
-            self.check(
-                without_blanks(cidr, parse_cidr).is_some(),
-                &path,
-                &**cidr,
-                "must be a valid CIDR block",
-            );
+    /// The settings of the mode alone, as upstream has it.
+    fn of_mode(&mut self, document: &Document, mode: Option<Mode>) {
+        for (path, value, must) in mode.map(|mode| objections(document, mode)).unwrap_or_default() {
+            self.check(false, &path, value, &must);
         }
     }
 
@@ -227,7 +209,7 @@ impl Errors {
         }
     }
 
-    fn rest(&mut self, document: &Document, mode: Option<Mode>) {
+    fn rest(&mut self, document: &Document) {
         let score = document.oom_score_adj.unwrap_or_default();
         self.check(
             (-1000..=1000).contains(&score),
@@ -244,9 +226,21 @@ impl Errors {
             "must be omitted or have the value {PREVIOUS}: only the previous minor version is allowed"
         );
         self.check(matches!(version, "" | PREVIOUS), "showHiddenMetricsForVersion", version, &must);
-        let must = "must be a valid port range (e.g. 40000-40999)";
-        let is_range = mode != Some(Mode::Userspace) || super::asked::ports(&document.port_range).is_ok();
-        self.check(is_range, "portRange", &*document.port_range, must);
+    }
+}
+
+/// Upstream has a gate for this mode, and marks that its packets need.
+fn is_ipvs(mode: Option<Mode>) -> bool {
+    mode.is_some_and(|mode| mode.name() == "ipvs")
+}
+
+/// `iptables, ipvs, nftables or userspace`.
+fn names() -> String {
+    let mut names: Vec<&str> = registry::MODES.iter().map(|mode| mode.name()).collect();
+    names.sort_unstable();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -39,8 +39,8 @@ use model::Family;
 pub use meters::{Meters, Probe};
 pub use slis::slis;
 
-use crate::modes::Mode;
 use crate::traffic::Traffic;
+use dataplane::Mode;
 use text::Page;
 
 /// What the loop knows at the moment, as figures.

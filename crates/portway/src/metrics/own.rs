@@ -187,7 +187,6 @@ mod tests {
 
     use super::*;
     use crate::metrics::{Gauges, Meters};
-    use crate::modes::Mode;
 
     #[test]
     fn each_check_of_the_mode_has_a_gauge_by_severity() {
@@ -207,7 +206,7 @@ mod tests {
             };
             crate::metrics::page(&scrape)
         };
-        let page = shown(Mode::Nftables);
+        let page = shown(dataplane::nftables::MODE);
         for line in [
             "portway_precondition{check=\"ip-forward\",severity=\"error\"} 1\n",
             "portway_precondition{check=\"ip-forward\",severity=\"possible\"} 0\n",
@@ -215,6 +214,6 @@ mod tests {
         ] {
             assert!(page.contains(line), "no {line} in {page}");
         }
-        assert!(!shown(Mode::Userspace).contains("check=\"ip-forward\""), "it forwards nothing");
+        assert!(!shown(dataplane::userspace::MODE).contains("check=\"ip-forward\""), "it forwards nothing");
     }
 }

@@ -3,7 +3,7 @@
 //! Departures: both families are written in one sync, so durations and failures of syncs are the same for both; counters are there
 //! from the start with 0, where upstream shows them after their first use.
 
-use dataplane::Counted;
+use dataplane::{Counted, Mode, registry};
 use jiff::Timestamp;
 use model::{ByFamily, Family};
 
@@ -11,27 +11,22 @@ use super::histogram::Histogram;
 use super::meters::Probe;
 use super::text::{Kind, Page, Samples};
 use super::{Meters, Scrape};
-use crate::modes::Mode;
 
 /// Writes all that the mode has.
 pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
-    let mut writer = Writer { page, families: scrape.families };
-    let Scrape { mode, meters, gauges, .. } = scrape;
+    let mut writer = Writer { page, mode: scrape.mode, families: scrape.families };
+    let Scrape { meters, gauges, .. } = scrape;
     flows(&mut writer, meters);
-    if *mode == Mode::Iptables {
-        packets_of_rules(&mut writer, scrape.counted);
-    }
+    packets_of_rules(&mut writer, scrape.counted);
     writer.both(
         "network_programming_duration_seconds",
         Kind::Histogram,
         "In Cluster Network Programming Latency in seconds",
         |samples, family, label| samples.histogram(label, meters.programming.get(family)),
     );
-    if *mode == Mode::Nftables {
-        listener_failures(&mut writer, scrape.counted);
-        localhost_listeners(&mut writer, scrape);
-        localhost_rejected(&mut writer, scrape);
-    }
+    listener_failures(&mut writer, scrape.counted);
+    localhost_listeners(&mut writer, scrape);
+    localhost_rejected(&mut writer, scrape);
     probes(
         &mut writer,
         meters,
@@ -40,13 +35,10 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
         "Cumulative proxy healthz HTTP status",
     );
     probes(&mut writer, meters, Probe::Livez, "proxy_livez_total", "Cumulative proxy livez HTTP status");
-    let has_full_and_partial = matches!(mode, Mode::Nftables | Mode::Iptables);
-    if has_full_and_partial {
-        let help = "SyncProxyRules latency in seconds for full resyncs";
-        writer.duration("sync_full_proxy_rules_duration_seconds", help, &meters.full_syncs);
-        let help = "SyncProxyRules latency in seconds for partial resyncs";
-        writer.duration("sync_partial_proxy_rules_duration_seconds", help, &meters.partial_syncs);
-    }
+    let help = "SyncProxyRules latency in seconds for full resyncs";
+    writer.duration("sync_full_proxy_rules_duration_seconds", help, &meters.full_syncs);
+    let help = "SyncProxyRules latency in seconds for partial resyncs";
+    writer.duration("sync_partial_proxy_rules_duration_seconds", help, &meters.partial_syncs);
     let help = "SyncProxyRules latency in seconds";
     writer.duration("sync_proxy_rules_duration_seconds", help, &meters.syncs);
     let (services, endpoints) = (meters.services, meters.endpoints);
@@ -58,16 +50,10 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
         pending(endpoints.pending),
     );
     writer.counter(&format!("{one}_total"), "Cumulative proxy rules Endpoint changes", endpoints.total);
-    if *mode == Mode::Iptables {
-        rules(&mut writer, meters);
-    }
-    if matches!(mode, Mode::Iptables | Mode::Ipvs) {
-        let name = "sync_proxy_rules_iptables_restore_failures_total";
-        writer.failures(name, "Cumulative proxy iptables restore failures", meters.failures);
-    }
-    if *mode == Mode::Iptables {
-        rules_in_all(&mut writer, meters);
-    }
+    rules(&mut writer, meters);
+    let name = "sync_proxy_rules_iptables_restore_failures_total";
+    writer.failures(name, "Cumulative proxy iptables restore failures", meters.failures);
+    rules_in_all(&mut writer, meters);
     moment(
         &mut writer,
         "sync_proxy_rules_last_queued_timestamp_seconds",
@@ -80,12 +66,10 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
         "The last time proxy rules were successfully synced",
         meters.synced_at,
     );
-    if *mode == Mode::Nftables {
-        let name = "sync_proxy_rules_nftables_cleanup_failures_total";
-        writer.failures(name, "Cumulative proxy nftables cleanup failures", meters.cleanup_failures);
-        let name = "sync_proxy_rules_nftables_sync_failures_total";
-        writer.failures(name, "Cumulative proxy nftables sync failures", meters.failures);
-    }
+    let name = "sync_proxy_rules_nftables_cleanup_failures_total";
+    writer.failures(name, "Cumulative proxy nftables cleanup failures", meters.cleanup_failures);
+    let name = "sync_proxy_rules_nftables_sync_failures_total";
+    writer.failures(name, "Cumulative proxy nftables sync failures", meters.failures);
     without_local(&mut writer, scrape);
     let one = "sync_proxy_rules_service_changes";
     writer.gauge(&format!("{one}_pending"), "Pending proxy rules Service changes", pending(services.pending));
@@ -223,11 +207,16 @@ fn without_local(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
 /// Puts before each name and help what upstream puts there.
 struct Writer<'a> {
     page: &'a mut Page,
+    mode: Mode,
     families: &'a [Family],
 }
 
 impl Writer<'_> {
     fn family(&mut self, name: &str, kind: Kind, help: &str, write: impl FnOnce(&mut Samples<'_>)) {
+        // Some metrics are those of some modes; all others every mode has.
+        if !self.mode.has_metric(name) && registry::MODES.iter().any(|mode| mode.has_metric(name)) {
+            return;
+        }
         let (name, help) = (format!("kubeproxy_{name}"), format!("[ALPHA] {help}"));
         write(&mut self.page.family(&name, kind, &help));
     }

@@ -14,7 +14,7 @@ use model::ServiceName;
 use super::RunError;
 use super::listeners::Listener;
 use super::origin::Origin;
-use crate::modes::Mode;
+use dataplane::Mode;
 
 /// So long the last word of a process that ends may take.
 const LAST_WORD: Duration = Duration::from_secs(2);

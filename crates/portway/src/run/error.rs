@@ -13,18 +13,9 @@ pub enum RunError {
     /// This kernel cannot do it, or not for us.
     #[error("portway cannot work with this kernel: {0}")]
     Kernel(String),
-    /// Chains of Services are in tables into which we may not look, and may be asked before ours.
-    #[error(
-        "portway cannot work with this kernel: rules of Services, upstream's or ours, are in tables of iptables-legacy, which may be asked \
-         before all that {variant} writes, and this process may not touch them: give it CAP_NET_RAW (deploy/overlays/iptables-legacy), and \
-         they are taken over; or remove them: {because}"
-    )]
-    Hidden {
-        /// The program that we would write with.
-        variant: kernel::xtables::Variant,
-        /// What the other one said.
-        because: kernel::xtables::Error,
-    },
+    /// Rules of another program stand before ours, in tables into which we may not look.
+    #[error("portway cannot work with this kernel: {0}")]
+    Hidden(dataplane::HiddenRules),
     /// Another portway runs on this node.
     #[error(
         "another portway runs on this node (process {pid}, which holds {}): stop it first, go on in its place with \
@@ -100,4 +91,14 @@ pub enum RunError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<dataplane::OpenError> for RunError {
+    fn from(error: dataplane::OpenError) -> Self {
+        match error {
+            dataplane::OpenError::Host(reason) => Self::Kernel(reason),
+            dataplane::OpenError::Hidden(hidden) => Self::Hidden(hidden),
+            dataplane::OpenError::System { action, source } => Self::System { action, source },
+        }
+    }
 }

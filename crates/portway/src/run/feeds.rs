@@ -11,17 +11,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use apiserver::{NodeAnswers, NodeLookup};
-use dataplane::Meddled;
-use dataplane::nftables::Listener;
+use dataplane::host_changes::{Touch, Touched};
+use dataplane::{ForeignWrites, Meddled, registry};
 use kernel::host::{Link, Watch, links};
 use kernel::netlink;
-use kernel::nft::Monitor;
 use kernel::signal::{Hangup, Termination};
 
 use super::effect::Answer;
 use super::event::{Event, Question, Reply};
 use super::handover::Door;
-use super::touch::{Touch, Touched};
 use crate::doctor::{Doctor, Sample};
 use crate::host::HostFacts;
 use crate::kubeproxy::{Reload, Reread};
@@ -173,7 +171,8 @@ pub(super) fn addresses(
     events: Events,
 ) -> io::Result<JoinHandle<()>> {
     start("addresses", &events.clone(), move || {
-        let mut touch = Touch::new(|| links().unwrap_or_default().into_iter().collect());
+        let mut touch =
+            Touch::new(registry::service_interfaces(), || links().unwrap_or_default().into_iter().collect());
         let mut looks_left = STOPGAP_LOOKS;
         loop {
             let waits_for_route = looks_left > 0 && known.has_stopgap();
@@ -230,13 +229,11 @@ fn next_group(
 }
 
 /// Tells of others who write to our tables.
-pub(super) fn meddling(mut monitor: Monitor, events: Events) -> io::Result<JoinHandle<()>> {
+pub(super) fn meddling(mut writes: Box<dyn ForeignWrites>, events: Events) -> io::Result<JoinHandle<()>> {
     start("other writers", &events.clone(), move || {
-        let mut listener = Listener::default();
         loop {
-            let heard = match monitor.next(PATIENCE) {
-                Ok(Some(event)) => listener.hear(event),
-                Ok(None) => None,
+            let heard = match writes.next(PATIENCE) {
+                Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%error, "others who write to our tables cannot be heard: comparing instead");
                     thread::sleep(PATIENCE);

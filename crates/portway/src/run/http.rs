@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dataplane::Counted;
+use dataplane::{Counted, Mode, TrafficSource};
 
 use super::announce::{last_word, not_listening};
 use super::carrier::Carrier;
@@ -12,7 +12,6 @@ use super::event::{Event, Question};
 use super::passing::Passing;
 use super::shell::Settings;
 use super::{RunError, feeds};
-use crate::modes::Mode;
 use crate::serve::{Board, Effective, Remote, Servers, Site};
 use crate::traffic::Traffic;
 
@@ -50,7 +49,7 @@ fn traffic(
     carrier: Carrier,
     events: SyncSender<Event>,
 ) -> Box<dyn Fn() -> Option<Vec<Traffic>> + Send + Sync> {
-    if mode != Mode::Ipvs {
+    if mode.traffic_source() == TrafficSource::Relay {
         return Box::new(move || carrier.traffic());
     }
     let passing = Passing::new(events, Question::Traffic);
@@ -62,7 +61,7 @@ fn traffic(
 
 /// What the mode has counted for upstream's metrics, where it has such metrics: the loop holds its doors.
 fn counted(mode: Mode, events: SyncSender<Event>) -> Box<dyn Fn() -> Option<Counted> + Send + Sync> {
-    if !matches!(mode, Mode::Iptables | Mode::Nftables) {
+    if !mode.counts_for_metrics() {
         return Box::new(|| None);
     }
     let passing = Passing::new(events, Question::Counted);
@@ -82,11 +81,11 @@ fn site(
     let (carrier, events) = (carrier.clone(), events.clone());
     Site {
         board: board.clone(),
-        mode: settings.wish.mode,
+        mode: settings.mode.mode,
         started: jiff::Timestamp::now(),
         effective: Arc::clone(&shown.0),
-        traffic: traffic(settings.wish.mode, carrier, events.clone()),
-        counted: counted(settings.wish.mode, events.clone()),
+        traffic: traffic(settings.mode.mode, carrier, events.clone()),
+        counted: counted(settings.mode.mode, events.clone()),
         picture: Arc::new(move || feeds::ask(&events, Question::Picture)),
     }
 }

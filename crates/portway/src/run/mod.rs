@@ -25,18 +25,14 @@ mod errands;
 mod error;
 mod event;
 mod examine;
-mod families;
 mod feeds;
 mod handover;
 mod health;
 mod http;
-mod ipvs;
 mod listeners;
 mod live;
-mod localnet;
 mod lock;
 mod log;
-mod open;
 mod origin;
 mod pace;
 mod passing;
@@ -44,7 +40,6 @@ mod sanity;
 mod shell;
 mod state;
 mod status;
-mod touch;
 mod tuning;
 
 pub use carrier::RelaySettings;
@@ -53,19 +48,11 @@ pub use effect::{Answer, Effect, Line, Work};
 pub use errands::{Done, Errand, ErrandKind, Pass};
 pub use error::RunError;
 pub use event::{Event, Now, Question, Reply};
-pub(crate) use families::HAS_IPV6;
-pub use families::{Families, HostKernel, refused};
 pub use handover::{Arrival, Successor};
 pub use health::{Health, HealthFacts, Readiness};
-pub use ipvs::IpvsStatus;
 pub use listeners::Listener;
 pub use live::{ConfigStatus, Live};
-pub use localnet::Localnet;
 pub use lock::RunDir;
-pub use open::{
-    IpvsDoors, LocalhostNodePorts, MASQUERADE_BIT, Opened, Wish, iptables_options, ipvs_doors,
-    ipvs_of_this_machine, open, userspace_options,
-};
 pub use origin::Origin;
 pub use pace::PaceOptions;
 pub use sanity::Objections;

@@ -5,11 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dataplane::programs::families_of_host;
+use dataplane::settings::Kind;
 use kernel::sysctl::{self, Sysctls as _};
-use model::net::IpNet;
+use model::net::{IpNet, parse_cidr};
 use model::{DetectLocal, Family, NodePortAddress};
 
-use super::families::served;
 use super::shell::Settings;
 use crate::host;
 
@@ -36,7 +37,7 @@ impl Settings {
     /// What is odd about these choices on this host.
     pub fn objections(&self) -> Objections {
         let is_off = sysctl::ThisMachine.read(IS_IPV6_OFF).is_ok_and(|value| value.as_deref() == Some("1"));
-        let has_ipv6 = served().contains(&Family::V6) && !is_off;
+        let has_ipv6 = families_of_host().contains(&Family::V6) && !is_off;
         let of_host = host::node(&self.config.node_name).map(|node| node.addresses).unwrap_or_default();
         self.objections_at(Home { primary: primary(&self.config.node_ips, &of_host), has_ipv6 })
     }
@@ -93,10 +94,16 @@ impl Settings {
 
     /// Addresses of the family that this host does not have.
     fn look_at_addresses(&self, primary: Family, found: &mut Objections) {
-        if are_all_other(&self.wish.ipvs.excluded, primary) {
-            found.warnings.push(format!(
-                "`ipvs.excludeCIDRs` has no network of {primary}, the only family of this host"
-            ));
+        let networks =
+            self.mode.mode.settings().iter().filter(|setting| matches!(setting.kind, Kind::List { .. }));
+        for (setting, field) in networks.filter_map(|setting| Some((setting, setting.field?))) {
+            let nets: Vec<IpNet> = self.mode.own.list(setting.flag).filter_map(parse_cidr).collect();
+            if are_all_other(&nets, primary) {
+                found.warnings.push(format!(
+                    "`{}` has no network of {primary}, the only family of this host",
+                    field.path
+                ));
+            }
         }
         let is_other = |at: &SocketAddr| Family::of(at.ip()) != primary && !at.ip().is_unspecified();
         for (field, at) in
@@ -189,7 +196,8 @@ mod tests {
     #[test]
     fn addresses_of_the_other_family_are_told_where_there_is_one_family() {
         let mut settings = settings(Config::default());
-        settings.wish.ipvs.excluded = nets(&["fd00::/48"]);
+        settings.mode = dataplane::ModeSettings::of(dataplane::ipvs::MODE);
+        settings.mode.own.set("ipvs-exclude-cidrs", vec!["fd00::/48".to_owned()]);
         settings.serve.healthz = Some("[fd00::1]:10256".parse().expect("it is an address"));
         settings.serve.metrics = Some("[::]:10249".parse().expect("it is an address"));
         let found = settings.objections_at(V4_ONLY);

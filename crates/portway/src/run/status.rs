@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dataplane::Synced;
+use dataplane::{LocalhostNodePorts, Mode, Synced, registry};
 use model::ServicePortId;
 use model::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::drift::DriftStatus;
 use super::errands::{Done, ErrandKind};
 use super::event::Now;
-use super::ipvs::IpvsStatus;
 use super::live::ConfigStatus;
-use super::open::LocalhostNodePorts;
 use crate::doctor::FindingStatus;
 use crate::metrics::Gauges;
 use crate::traffic::Carried;
@@ -100,9 +99,28 @@ pub struct Status {
     pub findings: Vec<FindingStatus>,
     /// What the relay has carried, where there is one.
     pub relay: Option<RelayStatus>,
-    /// What there is to tell of the IPVS mode.
-    #[serde(default)]
-    pub ipvs: Option<IpvsStatus>,
+    /// What there is to tell of the mode, under its name. Another version may tell of more.
+    #[serde(flatten)]
+    pub of_mode: BTreeMap<String, Value>,
+}
+
+impl Status {
+    /// Puts the section of the running mode under its name. Those of other modes are empty.
+    pub(super) fn tell_of_mode(&mut self, mode: Mode, section: Option<Value>) {
+        let with_section = registry::MODES.iter().filter(|mode| mode.has_status());
+        self.of_mode = with_section.map(|mode| (mode.name().to_owned(), Value::Null)).collect();
+        self.of_mode.extend(section.map(|section| (mode.name().to_owned(), section)));
+    }
+
+    /// The mode that runs, where it is one of ours.
+    pub fn known_mode(&self) -> Option<Mode> {
+        Mode::named(&self.mode)
+    }
+
+    /// The section of the mode that runs.
+    pub fn section(&self) -> Option<&Value> {
+        self.of_mode.get(&self.mode).filter(|section| !section.is_null())
+    }
 }
 
 /// What is known of this node.

@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use apiserver::Access;
-use dataplane::ipvs;
+use dataplane::{Mode, ModeSettings};
 use model::{Config, DetectLocal, NodePortAddress};
 use serde_json::{Value, json};
 
 use super::Options;
-use crate::kubeproxy::{Field, Flag, GoDuration};
-use crate::modes::Mode;
-use crate::run::{Origin, PaceOptions, Settings, Tuning, Wish};
+use crate::kubeproxy::{Field, Flag, GoDuration, section_of};
+use crate::run::{Origin, PaceOptions, Settings, Tuning};
 use crate::socket;
 
 /// What is in force, as the pages show it.
@@ -39,7 +38,7 @@ const GROUP: &str = "kubeproxy.config.k8s.io";
 
 /// The options with their values; those that were not given, with what is in force.
 fn flags(settings: &Settings, document: &Value) -> Vec<(String, String)> {
-    let mode = settings.wish.mode;
+    let mode = settings.mode.mode;
     let shown = |(name, given): &(String, String)| {
         let in_force = || field(name, mode).map(|field| text(field.of(document)));
         let value = if given.is_empty() { in_force().unwrap_or_default() } else { given.clone() };
@@ -50,7 +49,7 @@ fn flags(settings: &Settings, document: &Value) -> Vec<(String, String)> {
 
 /// The field for what an option of this name chooses. Of two, the one that acts in this mode.
 fn field(name: &str, mode: Mode) -> Option<&'static Field> {
-    let section = section(mode);
+    let section = mode.sections().pace;
     match name {
         "mode" => Field::at("mode"),
         "node-name" => Field::at("hostnameOverride"),
@@ -83,26 +82,26 @@ fn text(value: &Value) -> String {
 
 /// The configuration that a run has.
 fn document(settings: &Settings) -> Value {
-    let Settings { config, pace, tuning, serve, wish, .. } = settings;
+    let Settings { config, pace, tuning, serve, mode: chosen, .. } = settings;
     let mut all = json!(settings.document);
     let in_force = json!({
-        "mode": wish.mode.name(),
+        "mode": chosen.mode.name(),
         "hostnameOverride": config.node_name,
-        "nodePortAddresses": node_ports(config, wish),
+        "nodePortAddresses": node_ports(config, chosen),
         "conntrack": conntrack(tuning),
         "oomScoreAdj": tuning.oom_score_adj,
     });
     let connection = json!({ "clientConnection": { "kubeconfig": kubeconfig(&settings.origin) } });
-    for part in [in_force, connection, addresses(serve), local(config), of_mode(wish, config, *pace)] {
+    for part in [in_force, connection, addresses(serve), local(config), of_mode(chosen, config, *pace)] {
         put_over(&mut all, part);
     }
     all
 }
 
 /// Where node ports answer; upstream names what its nftables mode does where nothing is chosen, and only that.
-fn node_ports(config: &Config, wish: &Wish) -> Vec<String> {
+fn node_ports(config: &Config, settings: &ModeSettings) -> Vec<String> {
     let chosen = socket::node_port_addresses(config);
-    let is_primary = wish.promises().default_node_port_addresses == NodePortAddress::Primary;
+    let is_primary = settings.semantics().default_node_port_addresses == NodePortAddress::Primary;
     if chosen.is_empty() && is_primary { vec!["primary".to_owned()] } else { chosen }
 }
 
@@ -154,39 +153,18 @@ fn local(config: &Config) -> Value {
     })
 }
 
-fn of_mode(wish: &Wish, config: &Config, pace: PaceOptions) -> Value {
-    let mode = wish.mode;
-    let mut of_mode =
-        json!({ "syncPeriod": time(pace.sync_period), "minSyncPeriod": time(pace.min_sync_period) });
-    if mode == Mode::Ipvs {
-        put_over(&mut of_mode, of_ipvs(&wish.ipvs));
-    }
-    let mut parts = json!({ section(mode): of_mode });
-    let masquerade = json!({ "masqueradeAll": config.masquerade_all, "masqueradeBit": wish.masquerade_bit });
-    put_over(&mut parts, json!({ masquerade_section(mode): masquerade }));
+fn of_mode(settings: &ModeSettings, config: &Config, pace: PaceOptions) -> Value {
+    let sections = settings.mode.sections();
+    let mut of_mode = section_of(settings);
+    put_over(
+        &mut of_mode,
+        json!({ "syncPeriod": time(pace.sync_period), "minSyncPeriod": time(pace.min_sync_period) }),
+    );
+    let mut parts = json!({ sections.pace: of_mode });
+    let masquerade =
+        json!({ "masqueradeAll": config.masquerade_all, "masqueradeBit": settings.masquerade_bit });
+    put_over(&mut parts, json!({ sections.masquerade: masquerade }));
     parts
-}
-
-/// Where the document says whose source is hidden: for mode ipvs too, with iptables.
-fn masquerade_section(mode: Mode) -> &'static str {
-    if mode == Mode::Nftables { Mode::Nftables.name() } else { Mode::Iptables.name() }
-}
-
-/// The mode that upstream has no more is shown as the one that it became.
-fn section(mode: Mode) -> &'static str {
-    if mode == Mode::Userspace { Mode::Iptables.name() } else { mode.name() }
-}
-
-fn of_ipvs(options: &ipvs::Options) -> Value {
-    let seconds = |count: u32| time(Duration::from_secs(count.into()));
-    json!({
-        "scheduler": options.scheduler.map(|scheduler| scheduler.to_string()).unwrap_or_default(),
-        "excludeCIDRs": options.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "strictARP": options.strict_arp,
-        "tcpTimeout": seconds(options.timeouts.tcp_s),
-        "tcpFinTimeout": seconds(options.timeouts.tcp_fin_s),
-        "udpTimeout": seconds(options.timeouts.udp_s),
-    })
 }
 
 fn conntrack(tuning: &Tuning) -> Value {
@@ -214,8 +192,8 @@ mod tests {
     /// A run in this mode, with all that a mode has for itself changed from what the document says.
     fn settings(mode: Mode) -> Settings {
         let mut settings = Settings::of_tests();
-        settings.wish.mode = mode;
-        settings.wish.masquerade_bit = 17;
+        settings.mode.mode = mode;
+        settings.mode.masquerade_bit = 17;
         settings.config.masquerade_all = true;
         settings.pace.sync_period = Duration::from_secs(7);
         settings
@@ -224,10 +202,10 @@ mod tests {
     #[test]
     fn what_is_in_force_stands_where_the_document_has_it_for_the_mode() {
         for (mode, hidden_in, paced_in) in [
-            (Mode::Nftables, "nftables", "nftables"),
-            (Mode::Iptables, "iptables", "iptables"),
-            (Mode::Userspace, "iptables", "iptables"),
-            (Mode::Ipvs, "iptables", "ipvs"),
+            (dataplane::nftables::MODE, "nftables", "nftables"),
+            (dataplane::iptables::MODE, "iptables", "iptables"),
+            (dataplane::userspace::MODE, "iptables", "iptables"),
+            (dataplane::ipvs::MODE, "iptables", "ipvs"),
         ] {
             let page = &Effective::of(&settings(mode)).config[GROUP];
             for section in ["nftables", "iptables"] {
@@ -249,7 +227,11 @@ mod tests {
 
     #[test]
     fn a_flag_of_two_fields_shows_the_one_of_the_mode() {
-        for (mode, sync_period) in [(Mode::Nftables, "7s"), (Mode::Iptables, "7s"), (Mode::Ipvs, "30s")] {
+        for (mode, sync_period) in [
+            (dataplane::nftables::MODE, "7s"),
+            (dataplane::iptables::MODE, "7s"),
+            (dataplane::ipvs::MODE, "30s"),
+        ] {
             let page = Effective::of(&Settings { flags: Given::default().shown(), ..settings(mode) });
             assert_eq!(flag(&page, "masquerade-all"), "true", "{mode}");
             assert_eq!(flag(&page, "iptables-sync-period"), sync_period, "{mode}");
@@ -260,7 +242,7 @@ mod tests {
     fn a_flag_that_a_file_passes_over_shows_what_is_in_force() {
         let words = ["--config=f", "--proxy-mode=ipvs", "--masquerade-all=false", "--v=4"].map(str::to_owned);
         let given = Given::parse(&words).expect("they are flags");
-        let page = Effective::of(&Settings { flags: given.shown(), ..settings(Mode::Nftables) });
+        let page = Effective::of(&Settings { flags: given.shown(), ..settings(dataplane::nftables::MODE) });
         assert_eq!((flag(&page, "proxy-mode"), flag(&page, "masquerade-all")), ("nftables", "true"));
         assert_eq!((flag(&page, "v"), flag(&page, "config")), ("4", "f"), "these count beside it");
     }

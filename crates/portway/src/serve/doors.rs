@@ -18,7 +18,8 @@ use super::crowd::Crowd;
 use super::health::HealthPage;
 use super::metrics::{MetricsPage, Site};
 use super::{Options, board::Board};
-use crate::run::{HAS_IPV6, Listener};
+use crate::run::Listener;
+use dataplane::programs::HAS_IPV6;
 
 /// A port that cannot be had is tried again after so long. Upstream waits five times as long: a portway that has taken over would
 /// seem dead meanwhile.

@@ -13,9 +13,9 @@ use super::board::Board;
 use super::configz::Effective;
 use super::{state, zpages};
 use crate::metrics::{self, Scrape};
-use crate::modes::Mode;
 use crate::run;
 use crate::traffic::Traffic;
+use dataplane::Mode;
 
 /// All that the pages are made of.
 pub struct Site {

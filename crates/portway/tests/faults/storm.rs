@@ -20,7 +20,6 @@ use model::facts::Node;
 use model::time::Timestamp;
 use portway::embedded::{self, Embedded, HostNetwork};
 use portway::host::HostFacts;
-use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{Done, Effect, Event, Loop, Now, PaceOptions, Start, VanishedTcp};
@@ -276,7 +275,7 @@ fn start() -> Loop {
     let config = Config { node_name: "a".into(), ..Config::default() };
     Loop::new(Start {
         server: None,
-        mode: Mode::Nftables,
+        mode: dataplane::nftables::MODE,
         program: None,
         families: model::Family::ALL.to_vec(),
         picture: Picture::new(config, embedded, None),

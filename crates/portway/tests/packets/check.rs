@@ -209,7 +209,7 @@ impl<'a> Row<'a> {
     ) -> Self {
         let to = target.address(family);
         let verdict = verdict(stage, from, protocol, to, target.at);
-        let want = want.clone().seen_by(stage.mode().promises().keeps_source);
+        let want = want.clone().seen_by(stage.mode().semantics().keeps_source);
         Self { stage, from, target, want, protocol, to, verdict }
     }
 

@@ -61,7 +61,7 @@ fn judge(stage: &Stage, from: &str, protocol: Protocol, to: SocketAddr, node: &'
         interface: interface(stage, from, node),
     };
     let table = stage.picture(node).table().clone();
-    let fate = table.fate(&packet, &stage.mode().promises()).fate;
+    let fate = table.fate(&packet, &stage.mode().semantics()).fate;
     Verdict { node, packet, fate, table }
 }
 

@@ -14,9 +14,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use dataplane::Mode;
 use playground::plan::NODES;
 use playground::{Options, Place, Playground, PodNetwork, Process, available, patient};
-use portway::modes::Mode;
 use portway::picture::Picture;
 use portway::run::Status;
 use portway::socket;
@@ -99,7 +99,7 @@ impl Setting {
 
     /// Do iptables rules serve?
     pub(crate) fn is_iptables(&self) -> bool {
-        self.way.mode() == Mode::Iptables
+        self.way.mode() == dataplane::iptables::MODE
     }
 
     /// Makes the stage; `None`, with the reason on standard error, where that cannot be.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use dataplane::Mode;
 use kernel::xtables::{self, Programs, Variant};
 use model::Protocol;
 use playground::Family;
-use portway::modes::Mode;
 
 /// All protocols that a Service can have.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
@@ -26,10 +26,10 @@ impl Way {
 
     pub(crate) fn mode(self) -> Mode {
         match self {
-            Self::Nftables => Mode::Nftables,
-            Self::IptablesNft | Self::IptablesLegacy => Mode::Iptables,
-            Self::Userspace => Mode::Userspace,
-            Self::Ipvs => Mode::Ipvs,
+            Self::Nftables => dataplane::nftables::MODE,
+            Self::IptablesNft | Self::IptablesLegacy => dataplane::iptables::MODE,
+            Self::Userspace => dataplane::userspace::MODE,
+            Self::Ipvs => dataplane::ipvs::MODE,
         }
     }
 
@@ -80,7 +80,7 @@ impl Way {
 
     /// The protocols that it serves.
     pub(crate) fn protocols(self) -> &'static [Protocol] {
-        if self.mode().promises().carries_sctp { &PROTOCOLS } else { &PROTOCOLS[..2] }
+        if self.mode().semantics().carries_sctp { &PROTOCOLS } else { &PROTOCOLS[..2] }
     }
 
     /// Every combination of family and protocol.

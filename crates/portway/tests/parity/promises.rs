@@ -2,7 +2,6 @@
 
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
-use portway::modes::Mode;
 
 use crate::markdown::table;
 
@@ -91,9 +90,14 @@ fn refusal(refusal: Refusal) -> &'static str {
 }
 
 pub(crate) fn section() -> String {
-    let modes = [Mode::Nftables, Mode::Iptables, Mode::Ipvs, Mode::Userspace];
+    let modes = [
+        dataplane::nftables::MODE,
+        dataplane::iptables::MODE,
+        dataplane::ipvs::MODE,
+        dataplane::userspace::MODE,
+    ];
     let row = |point: &Point| {
-        let promised = modes.iter().map(|mode| (point.of)(&mode.promises()).to_owned());
+        let promised = modes.iter().map(|mode| (point.of)(&mode.semantics()).to_owned());
         [vec![point.name.to_owned()], promised.collect(), vec![point.upstream.to_owned()]].concat()
     };
     let table =

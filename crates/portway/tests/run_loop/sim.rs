@@ -14,7 +14,6 @@ use model::facts::Node;
 use model::time::Timestamp;
 use portway::embedded::{self, Embedded, HostNetwork};
 use portway::host::HostFacts;
-use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
@@ -123,7 +122,7 @@ fn sim_of<D: Dataplane>(
 pub(crate) fn sim_by_default() -> Sim<Nftables<Simulated>> {
     let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
     let start = start(picture, None, None, VanishedTcp::Reset);
-    let start = Start { mode: Mode::Iptables, is_default_mode: true, ..start };
+    let start = Start { mode: dataplane::iptables::MODE, is_default_mode: true, ..start };
     Sim::new(start, Nftables::new(Simulated::default(), Options::default()))
 }
 
@@ -134,7 +133,7 @@ fn start(
     vanished_tcp: VanishedTcp,
 ) -> Start {
     Start {
-        mode: Mode::Nftables,
+        mode: dataplane::nftables::MODE,
         is_default_mode: false,
         program: None,
         families: model::Family::ALL.to_vec(),

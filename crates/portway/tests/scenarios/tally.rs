@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use dataplane::Mode;
 use kernel::namespace::Namespace;
 use kernel::xtables::Variant;
-use portway::modes::Mode;
 
 use crate::iptables;
 use crate::ipvs;
@@ -150,12 +150,12 @@ impl Tally {
 
     /// Writes all scenarios by a real iptables program. Returns all that failed.
     pub(crate) fn ask_program(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
-        self.ask_mode(Mode::Iptables, variant, variant.to_string(), scenarios)
+        self.ask_mode(dataplane::iptables::MODE, variant, variant.to_string(), scenarios)
     }
 
     /// The same with the rules of userspace.
     pub(crate) fn ask_userspace(&mut self, variant: Variant, scenarios: &[Scenario]) -> Vec<String> {
-        self.ask_mode(Mode::Userspace, variant, format!("userspace by {variant}"), scenarios)
+        self.ask_mode(dataplane::userspace::MODE, variant, format!("userspace by {variant}"), scenarios)
     }
 
     fn ask_mode(

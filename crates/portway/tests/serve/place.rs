@@ -10,7 +10,6 @@ use std::time::Instant;
 use dataplane::Counted;
 use model::{Family, Protocol};
 use portway::metrics::Gauges;
-use portway::modes::Mode;
 use portway::run::{Answer, Listener, Status};
 use portway::serve::{Balancers, Board, Effective, Options, Remote, Servers, Site};
 use portway::traffic::{Carried, Traffic};
@@ -103,7 +102,7 @@ impl Drop for Place {
 fn site(board: &Board) -> Site {
     Site {
         board: board.clone(),
-        mode: Mode::Nftables,
+        mode: dataplane::nftables::MODE,
         started: jiff::Timestamp::UNIX_EPOCH,
         effective: Arc::new(Mutex::new(Effective {
             config: json!({ "kubeproxy.config.k8s.io": { "mode": "nftables" } }),

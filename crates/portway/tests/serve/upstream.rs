@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dataplane::Mode;
 use dataplane::{Counted, RuleCount, Synced};
 use jiff::Timestamp;
 use model::{ByFamily, Family, Protocol};
 use portway::metrics::{self, Gauges, Meters, Probe, Scrape};
-use portway::modes::Mode;
 use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::run::{Done, Pass};
 use portway::traffic::{Carried, Traffic};
@@ -58,6 +58,7 @@ fn page(mode: Mode) -> String {
             localhost_accepted: Some(0),
             localhost_rejected: [((Family::V4, Protocol::Sctp), 5)].into(),
             listener_failures: ByFamily { v4: 1, v6: 0 },
+            own: Vec::new(),
         },
     })
 }
@@ -125,7 +126,7 @@ fn expected(mode: Mode) -> BTreeMap<String, Shown> {
 
 #[test]
 fn each_mode_shows_exactly_upstreams_metrics_beside_ours() {
-    for mode in [Mode::Nftables, Mode::Iptables, Mode::Ipvs] {
+    for mode in [dataplane::nftables::MODE, dataplane::iptables::MODE, dataplane::ipvs::MODE] {
         let expected = expected(mode);
         assert!(expected.len() >= 14, "{} metrics of {mode}", expected.len());
         let mut found = shown(&page(mode));
@@ -136,14 +137,14 @@ fn each_mode_shows_exactly_upstreams_metrics_beside_ours() {
 
 #[test]
 fn what_the_rules_have_counted_is_shown_and_what_could_not_be_read_is_not() {
-    let iptables = page(Mode::Iptables);
+    let iptables = page(dataplane::iptables::MODE);
     for line in [
         "kubeproxy_iptables_ct_state_invalid_dropped_packets_total 3",
         "kubeproxy_iptables_localhost_nodeports_accepted_packets_total 0",
     ] {
         assert!(iptables.lines().any(|found| found == line), "no {line}");
     }
-    let nftables = page(Mode::Nftables);
+    let nftables = page(dataplane::nftables::MODE);
     for line in [
         "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{ip_family=\"IPv4\",protocol=\"SCTP\"} 5",
         "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total{ip_family=\"IPv4\"} 1",
@@ -152,7 +153,7 @@ fn what_the_rules_have_counted_is_shown_and_what_could_not_be_read_is_not() {
         assert!(nftables.lines().any(|found| found == line), "no {line}");
     }
     let unread = metrics::page(&Scrape {
-        mode: Mode::Iptables,
+        mode: dataplane::iptables::MODE,
         families: &Family::ALL,
         meters: &Meters::new(Timestamp::UNIX_EPOCH),
         gauges: &Gauges::default(),
@@ -169,17 +170,17 @@ fn the_mode_that_upstream_has_no_more_shows_what_all_modes_have() {
     let of = |mode| {
         shown(&page(mode)).into_keys().filter(|name| name.starts_with("kubeproxy_")).collect::<BTreeSet<_>>()
     };
-    let all: BTreeSet<String> = of(Mode::Nftables)
-        .intersection(&of(Mode::Iptables))
-        .filter(|name| of(Mode::Ipvs).contains(*name))
+    let all: BTreeSet<String> = of(dataplane::nftables::MODE)
+        .intersection(&of(dataplane::iptables::MODE))
+        .filter(|name| of(dataplane::ipvs::MODE).contains(*name))
         .cloned()
         .collect();
-    assert_eq!(of(Mode::Userspace), all);
+    assert_eq!(of(dataplane::userspace::MODE), all);
 }
 
 #[test]
 fn upstreams_metrics_stand_in_the_order_of_their_names() {
-    for mode in [Mode::Nftables, Mode::Iptables, Mode::Ipvs] {
+    for mode in [dataplane::nftables::MODE, dataplane::iptables::MODE, dataplane::ipvs::MODE] {
         let page = page(mode);
         let heads = page.lines().filter_map(|line| line.strip_prefix("# HELP "));
         let names: Vec<&str> = heads.filter(|head| head.starts_with("kubeproxy_")).collect();
@@ -202,7 +203,7 @@ fn a_page_of_a_huge_cluster_has_an_end() {
         .collect();
     let begun = Instant::now();
     let page = metrics::page(&Scrape {
-        mode: Mode::Userspace,
+        mode: dataplane::userspace::MODE,
         families: &Family::ALL,
         meters: &Meters::new(Timestamp::UNIX_EPOCH),
         gauges: &Gauges::default(),
@@ -219,7 +220,7 @@ fn a_page_of_a_huge_cluster_has_an_end() {
 
 #[test]
 fn our_own_metrics_have_a_head_and_a_type_each() {
-    let page = shown(&page(Mode::Nftables));
+    let page = shown(&page(dataplane::nftables::MODE));
     let own: Vec<_> = page.iter().filter(|(name, _)| name.starts_with("portway_")).collect();
     assert!(own.len() >= 10, "{own:#?}");
     for (name, shown) in own {

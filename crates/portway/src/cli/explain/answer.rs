@@ -12,8 +12,8 @@ use super::resolve::{Asked, pod_at};
 use crate::cli::output::Paint;
 use crate::cli::reports::Reports;
 use crate::cli::table::Table;
-use crate::modes::Mode;
 use crate::picture::Picture;
+use dataplane::Mode;
 
 /// An answer and what it is about.
 #[derive(Debug)]

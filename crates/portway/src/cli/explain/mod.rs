@@ -83,14 +83,14 @@ fn on_this_host(picture: &Picture, packet: &Packet, answer: &Answer, doctor: &Do
 
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let ModeChoice { wish, config, warnings, .. } = args.mode.choose(shared)?;
+    let ModeChoice { settings, config, warnings, .. } = args.mode.choose(shared)?;
     let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::Kept)?;
     let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
-    let answer = picture.table().fate(&asked.packet, &wish.promises());
+    let answer = picture.table().fate(&asked.packet, &settings.semantics());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));
     // Files may describe any node; a running portway is asked about this one.
     if shared.named_sources().is_empty() {
-        asked.notes.extend(on_this_host(&picture, &asked.packet, &answer, &doctor(&wish)));
+        asked.notes.extend(on_this_host(&picture, &asked.packet, &answer, &doctor(&settings)));
         asked.notes.extend(
             socket::status(shared.run_dir()).ok().and_then(|status| notes::on_leftovers(&status, &answer)),
         );
@@ -98,7 +98,7 @@ pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<S
     let holders = Holders::of(&picture, &asked.packet, &answer);
     asked.notes.extend(holders.note());
     let explained =
-        answer::Explained { picture: &picture, mode: wish.mode, asked: &asked, answer: &answer, holders };
+        answer::Explained { picture: &picture, mode: settings.mode, asked: &asked, answer: &answer, holders };
     let text = match args.output {
         Some(format) => format::value(&explained.value(), format)?,
         None => explained.text(paint),

@@ -11,17 +11,18 @@ use model::Config;
 use super::{over_fields, server};
 use crate::cli::args::Shared;
 use crate::cli::flags::Flags;
-use crate::cli::ipvs::IpvsArgs;
 use crate::cli::logging;
-use crate::cli::mode::{WITH_PROGRAM, by_rules, if_given, refuse_foreign_options};
+use crate::cli::mode::with_flags;
+use crate::cli::mode_flags::{ModeFlags, ModeName, Run, refuse_foreign_settings};
 use crate::cli::output::Output;
 use crate::cli::said::Failure;
 use crate::cli::serve::ServeArgs;
 use crate::cli::tuning::TuningArgs;
 use crate::cli::values::{Sentence, Words, duration};
 use crate::kubeproxy::{self, Asked, Before, Document, Given, Loaded, Reload, SHORTEST, Which};
-use crate::modes::{Mode, Program};
-use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, VanishedTcp, Wish};
+use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, VanishedTcp};
+use dataplane::relay::{PORTS_FLAG, ports};
+use dataplane::{Mode, ModeSettings, registry};
 
 /// Beside an API server.
 const OR_MANIFESTS: &str = ", or manifests with `--from FILE|DIR` or PORTWAY_FROM";
@@ -42,7 +43,6 @@ without `--from`, ask it by the socket in its folder (`--run-dir`), which answer
 /// `portway run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
     /// The way to the API server, where Services come from unless `--from` names manifests [default: the account of our Pod]
     #[arg(long, value_name = "FILE")]
@@ -58,17 +58,8 @@ pub(crate) struct RunArgs {
     config: Option<PathBuf>,
 
     /// The mode [default: nftables]
-    #[arg(long, value_parser = Words::<Mode>::called("mode"))]
+    #[arg(long, value_parser = ModeName)]
     mode: Option<Mode>,
-
-    /// The iptables program of modes that use one: the one that this node already uses, or a choice
-    #[arg(long, value_name = "PROGRAM", value_parser = Words::<Program>::called("program"))]
-    iptables_program: Option<Program>,
-
-    /// Mode iptables: node ports answer on 127.0.0.0/8 too. Sets `route_localnet`, which opens this host's loopback addresses to
-    /// its neighbours (CVE-2020-8558); the rules then guard against that
-    #[arg(long)]
-    iptables_localhost_nodeports: bool,
 
     /// The shortest time from the end of a write to the begin of the next; a single change is written at once [default: 50ms]
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration))]
@@ -77,10 +68,6 @@ pub(crate) struct RunArgs {
     /// How often everything is compared with the kernel; every 20 times as long as that takes, where that is longer [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration))]
     sync_period: Option<Duration>,
-
-    /// The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it, or with 0, the kernel chooses
-    #[arg(long, value_name = "PORTS", value_parser = Sentence(proxy_ports))]
-    proxy_port_range: Option<ProxyPorts>,
 
     /// A UDP client of the relay (mode userspace, node ports on localhost) is forgotten when nothing came or went for so long
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
@@ -109,7 +96,7 @@ pub(crate) struct RunArgs {
     stand_by: bool,
 
     #[command(flatten)]
-    ipvs: IpvsArgs,
+    own: ModeFlags<Run>,
 
     #[command(flatten)]
     serve: ServeArgs,
@@ -133,14 +120,14 @@ impl RunArgs {
     ) -> Result<Settings, Failure> {
         let is_in_cluster = shared.named_sources().is_empty();
         let asked = loaded.map(|loaded| {
-            let asked = Asked::of(&loaded.document, Mode::Nftables);
+            let asked = Asked::of(&loaded.document, registry::default_mode());
             if is_in_cluster { asked } else { asked.without_cluster(&loaded.said) }
         });
         let asked = asked.as_ref();
         let config = shared.config(asked.map(|asked| &asked.config))?;
         let before = self.before(shared, flags);
         Ok(Settings {
-            wish: self.wish(asked)?,
+            mode: self.mode_settings(asked)?,
             // Our own default stays what it is.
             is_default_mode: false,
             relay: self.relay(shared, asked)?,
@@ -176,7 +163,7 @@ impl RunArgs {
     }
 
     fn which(&self) -> Which {
-        Which { usual: Mode::Nftables, forced: self.mode }
+        Which { usual: registry::default_mode(), forced: self.mode }
     }
 
     /// What goes before the document.
@@ -191,30 +178,11 @@ impl RunArgs {
         }
     }
 
-    fn wish(&self, asked: Option<&Asked>) -> Result<Wish, Failure> {
-        let usual = asked.map_or_else(Wish::default, |asked| asked.wish.clone());
+    fn mode_settings(&self, asked: Option<&Asked>) -> Result<ModeSettings, Failure> {
+        let usual = asked.map_or_else(ModeSettings::default, |asked| asked.mode.clone());
         let mode = self.mode.unwrap_or(usual.mode);
-        self.refuse_foreign_options(mode)?;
-        Ok(Wish {
-            mode,
-            program: self.iptables_program.unwrap_or(usual.program),
-            localhost_node_ports: by_rules(self.iptables_localhost_nodeports)
-                .unwrap_or(usual.localhost_node_ports),
-            masquerade_bit: usual.masquerade_bit,
-            ipvs: self.ipvs.over(usual.ipvs),
-        })
-    }
-
-    fn refuse_foreign_options(&self, mode: Mode) -> Result<(), Failure> {
-        let has_ports = self.proxy_port_range.as_ref().is_some_and(|ports| ports.0.is_some());
-        let localhost = if_given("--iptables-localhost-nodeports", self.iptables_localhost_nodeports);
-        let given = [
-            (localhost, &[Mode::Iptables][..]),
-            (if_given("--iptables-program", self.iptables_program.is_some()), WITH_PROGRAM),
-            (if_given("--proxy-port-range", has_ports), &[Mode::Userspace]),
-            (self.ipvs.given(), &[Mode::Ipvs]),
-        ];
-        refuse_foreign_options(mode, &given)
+        refuse_foreign_settings(mode, &self.own.values)?;
+        Ok(with_flags(ModeSettings { mode, ..usual }, &self.own.values))
     }
 
     /// Manifests where some are named, else an API server.
@@ -241,9 +209,9 @@ impl RunArgs {
 
     fn relay(&self, shared: &Shared, asked: Option<&Asked>) -> Result<RelaySettings, Failure> {
         let node_ports = shared.node_port_range();
-        let ports = match (&self.proxy_port_range, asked) {
-            (Some(ProxyPorts(ports)), _) => {
-                let ports = ports.clone();
+        let ports = match (self.own.values.text(PORTS_FLAG), asked) {
+            (Some(text), _) => {
+                let ports = ports(text).map_err(Failure::usage)?;
                 beside_node_ports("--proxy-port-range ", ports, node_ports).map_err(Failure::usage)?
             }
             (None, Some(asked)) => ports_of_document(asked, node_ports)?,
@@ -276,31 +244,5 @@ fn beside_node_ports(
             node_ports.end()
         )),
         _ => Ok(ports),
-    }
-}
-
-/// Ports of our own; `None` where the kernel chooses.
-#[derive(Clone, Debug)]
-struct ProxyPorts(Option<RangeInclusive<u16>>);
-
-/// As in a document.
-fn proxy_ports(text: &str) -> Result<ProxyPorts, String> {
-    kubeproxy::ports(text).map(ProxyPorts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn proxy_ports_are_written_as_upstream_did() {
-        let read = |text| proxy_ports(text).map(|ports| ports.0);
-        assert_eq!(read("40000-40999"), Ok(Some(40000..=40999)));
-        assert_eq!(read("40000+999"), Ok(Some(40000..=40999)));
-        assert_eq!(read("40000"), Ok(Some(40000..=40000)));
-        assert_eq!((read(""), read("0")), (Ok(None), Ok(None)));
-        for bad in ["40999-40000", "0-5", "65535+1", "a-b", "-", "70000"] {
-            assert!(read(bad).unwrap_err().starts_with(&format!("`{bad}`")), "{bad}");
-        }
     }
 }

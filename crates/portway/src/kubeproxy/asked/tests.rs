@@ -11,7 +11,7 @@ fn asked(yaml: &str) -> Asked {
     let head =
         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhostnameOverride: a\n";
     let text = format!("{head}{yaml}\n");
-    Asked::of(&choose(&Given::default(), Some(&text)).expect(yaml).document, Mode::Iptables)
+    Asked::of(&choose(&Given::default(), Some(&text)).expect(yaml).document, dataplane::iptables::MODE)
 }
 
 fn shown<T: Debug>(value: T) -> String {
@@ -52,15 +52,15 @@ const ROWS: &[Row] = &[
         "Some(10.0.0.7:10249)",
     ),
     ("bindAddressHardFail", "bindAddressHardFail: true", |a| shown(a.serve.hard_fail), "true"),
-    ("mode", "mode: ''", |a| a.wish.mode.to_string(), "iptables"),
-    ("mode", "mode: nftables", |a| a.wish.mode.to_string(), "nftables"),
-    ("mode", "mode: ipvs", |a| a.wish.mode.to_string(), "ipvs"),
-    ("mode", "mode: userspace", |a| a.wish.mode.to_string(), "userspace"),
-    ("iptables.masqueradeBit", "iptables: {masqueradeBit: 15}", |a| shown(a.wish.masquerade_bit), "15"),
+    ("mode", "mode: ''", |a| a.mode.mode.to_string(), "iptables"),
+    ("mode", "mode: nftables", |a| a.mode.mode.to_string(), "nftables"),
+    ("mode", "mode: ipvs", |a| a.mode.mode.to_string(), "ipvs"),
+    ("mode", "mode: userspace", |a| a.mode.mode.to_string(), "userspace"),
+    ("iptables.masqueradeBit", "iptables: {masqueradeBit: 15}", |a| shown(a.mode.masquerade_bit), "15"),
     (
         "iptables.masqueradeBit",
         "mode: nftables\niptables: {masqueradeBit: 15}",
-        |a| shown(a.wish.masquerade_bit),
+        |a| shown(a.mode.masquerade_bit),
         "14",
     ),
     ("iptables.masqueradeAll", "iptables: {masqueradeAll: true}", |a| shown(a.config.masquerade_all), "true"),
@@ -76,23 +76,23 @@ const ROWS: &[Row] = &[
         |a| shown(a.config.masquerade_all),
         "false",
     ),
-    ("iptables.localhostNodePorts", "mode: ''", |a| shown(a.wish.localhost_node_ports), "Listening"),
+    ("iptables.localhostNodePorts", "mode: ''", |a| shown(a.mode.localhost_node_ports), "Listening"),
     (
         "iptables.localhostNodePorts",
         "iptables: {localhostNodePorts: true}",
-        |a| shown(a.wish.localhost_node_ports),
+        |a| shown(a.mode.localhost_node_ports),
         "Listening",
     ),
     (
         "iptables.localhostNodePorts",
         "iptables: {localhostNodePorts: false}",
-        |a| shown(a.wish.localhost_node_ports),
+        |a| shown(a.mode.localhost_node_ports),
         "Nowhere",
     ),
     (
         "iptables.localhostNodePorts",
         "mode: nftables\niptables: {localhostNodePorts: false}",
-        |a| shown(a.wish.localhost_node_ports),
+        |a| shown(a.mode.localhost_node_ports),
         "Listening",
     ),
     ("iptables.syncPeriod", "iptables: {syncPeriod: 1m}", |a| shown(a.pace.sync_period), "60s"),
@@ -113,25 +113,50 @@ const ROWS: &[Row] = &[
     ),
     (
         "ipvs.scheduler",
-        "ipvs: {scheduler: lc}",
-        |a| a.wish.ipvs.scheduler.map(|s| s.to_string()).unwrap_or_default(),
-        "lc",
+        "mode: ipvs\nipvs: {scheduler: lc}",
+        |a| shown(a.mode.own.text("ipvs-scheduler")),
+        "Some(\"lc\")",
     ),
-    ("ipvs.scheduler", "ipvs: {scheduler: ''}", |a| shown(a.wish.ipvs.scheduler.is_none()), "true"),
+    (
+        "ipvs.scheduler",
+        "mode: ipvs\nipvs: {scheduler: ''}",
+        |a| shown(a.mode.own.has("ipvs-scheduler")),
+        "false",
+    ),
     (
         "ipvs.excludeCIDRs",
-        "ipvs: {excludeCIDRs: [10.0.0.0/8]}",
-        |a| shown(&a.wish.ipvs.excluded),
-        "[10.0.0.0/8]",
+        "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8]}",
+        |a| shown(a.mode.own.list("ipvs-exclude-cidrs").collect::<Vec<_>>()),
+        "[\"10.0.0.0/8\"]",
     ),
-    ("ipvs.strictARP", "ipvs: {strictARP: true}", |a| shown(a.wish.ipvs.strict_arp), "true"),
-    ("ipvs.tcpTimeout", "ipvs: {tcpTimeout: 15m}", |a| shown(a.wish.ipvs.timeouts.tcp_s), "900"),
-    ("ipvs.tcpFinTimeout", "ipvs: {tcpFinTimeout: 1500ms}", |a| shown(a.wish.ipvs.timeouts.tcp_fin_s), "2"),
-    ("ipvs.udpTimeout", "ipvs: {udpTimeout: 0s}", |a| shown(a.wish.ipvs.timeouts.udp_s), "0"),
+    (
+        "ipvs.strictARP",
+        "mode: ipvs\nipvs: {strictARP: true}",
+        |a| shown(a.mode.own.is_on("ipvs-strict-arp")),
+        "true",
+    ),
+    (
+        "ipvs.tcpTimeout",
+        "mode: ipvs\nipvs: {tcpTimeout: 15m}",
+        |a| shown(a.mode.own.time("ipvs-tcp-timeout")),
+        "Some(900s)",
+    ),
+    (
+        "ipvs.tcpFinTimeout",
+        "mode: ipvs\nipvs: {tcpFinTimeout: 1500ms}",
+        |a| shown(a.mode.own.time("ipvs-tcpfin-timeout")),
+        "Some(1.5s)",
+    ),
+    (
+        "ipvs.udpTimeout",
+        "mode: ipvs\nipvs: {udpTimeout: 0s}",
+        |a| shown(a.mode.own.time("ipvs-udp-timeout")),
+        "Some(0ns)",
+    ),
     (
         "nftables.masqueradeBit",
         "mode: nftables\nnftables: {masqueradeBit: 3}",
-        |a| shown(a.wish.masquerade_bit),
+        |a| shown(a.mode.masquerade_bit),
         "3",
     ),
     (
@@ -230,10 +255,10 @@ fn every_field_that_is_offered_has_a_row() {
 #[test]
 fn without_a_name_the_node_is_called_as_the_host_is() {
     let document = Document::usual();
-    assert_eq!(Asked::of(&document, Mode::Nftables).config.node_name, crate::host::name());
+    assert_eq!(Asked::of(&document, dataplane::nftables::MODE).config.node_name, crate::host::name());
     assert_eq!(
-        Asked::of(&document, Mode::Nftables).wish.mode,
-        Mode::Nftables,
+        Asked::of(&document, dataplane::nftables::MODE).mode.mode,
+        dataplane::nftables::MODE,
         "each command has a mode of its own"
     );
 }
@@ -244,7 +269,7 @@ fn without_a_cluster_only_what_a_file_names_is_opened_and_set() {
         let text =
             format!("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{yaml}");
         let chosen = choose(&Given::default(), Some(&text)).expect(yaml);
-        Asked::of(&chosen.document, Mode::Nftables).without_cluster(&chosen.said)
+        Asked::of(&chosen.document, dataplane::nftables::MODE).without_cluster(&chosen.said)
     };
     let silent = of("mode: nftables");
     assert_eq!((silent.serve, silent.tuning), (serve::Options::default(), Tuning::default()));

@@ -1,7 +1,5 @@
 //! A file that changes: what counts at once, what waits, what has no effect, and what is told of it.
 
-use clap::ValueEnum as _;
-
 use super::super::kind::Kind;
 use super::*;
 
@@ -10,8 +8,8 @@ const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProx
 fn reload(text: &str, before: Before) -> Reload {
     let text = format!("{HEAD}{text}");
     let chosen = choose(&Given::default(), Some(&text)).expect("it is right");
-    let which = Which { usual: Mode::Iptables, forced: None };
-    let told = notices(&chosen.document, Mode::Nftables);
+    let which = Which { usual: dataplane::iptables::MODE, forced: None };
+    let told = notices(&chosen.document, dataplane::nftables::MODE);
     let loaded = Loaded { document: chosen.document, text: Some(text), said: chosen.said, warnings: told };
     Reload::new(&loaded, Path::new("f"), &Given::default(), before, which, |_| ())
 }
@@ -132,7 +130,7 @@ fn what_a_detour_over_another_mode_changed_waits_for_a_restart() {
 
 #[test]
 fn the_mode_that_runs_may_be_written_down() {
-    for usual in [Mode::Iptables, Mode::Nftables] {
+    for usual in [dataplane::iptables::MODE, dataplane::nftables::MODE] {
         let mut reload = reload("", Before::default());
         reload.which.usual = usual;
         let looked = reload.take(format!("{HEAD}mode: {usual}\n"));
@@ -145,9 +143,10 @@ fn the_mode_that_runs_may_be_written_down() {
 
 #[test]
 fn a_live_field_counts_in_the_modes_that_it_acts_in_and_in_no_other() {
-    for mode in Mode::value_variants() {
+    for mode in dataplane::registry::MODES {
         let usual = Document { mode: mode.name().to_owned(), ..Document::usual() };
-        let live = |document: &Document| Before::default().live(Asked::of(document, Mode::Iptables), 0);
+        let live =
+            |document: &Document| Before::default().live(Asked::of(document, dataplane::iptables::MODE), 0);
         let fields =
             FIELDS.iter().filter(|field| field.change == Change::Live && field.path != "logging.verbosity");
         for field in fields {

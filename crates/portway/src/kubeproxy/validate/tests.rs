@@ -6,7 +6,7 @@ use super::*;
 fn errors_of(line: &str) -> Vec<String> {
     let given = Given::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let chosen = super::super::choose(&given.expect("they are flags"), None).expect("it can be read");
-    errors(&chosen.document, chosen.document.mode(Mode::Iptables))
+    errors(&chosen.document, chosen.document.mode(dataplane::iptables::MODE))
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_address_or_network_with_a_blank_is_refused_as_upstream_refuses_it() {
             "healthzBindAddress",
         ),
     ] {
-        let errors = errors(&document, Some(Mode::Iptables));
+        let errors = errors(&document, Some(dataplane::iptables::MODE));
         assert_eq!(errors.len(), 1, "{path}: {errors:#?}");
         assert!(
             errors[0].starts_with(&format!("KubeProxyConfiguration.{path}: Invalid value")),
@@ -136,8 +136,8 @@ fn all_errors_are_told_together() {
 #[test]
 fn a_range_of_ports_is_looked_at_in_mode_userspace_alone() {
     let of = |mode| errors(&Document { port_range: "many".into(), ..Document::usual() }, Some(mode));
-    for mode in [Mode::Iptables, Mode::Nftables, Mode::Ipvs] {
+    for mode in [dataplane::iptables::MODE, dataplane::nftables::MODE, dataplane::ipvs::MODE] {
         assert_eq!(of(mode), Vec::<String>::new(), "{mode}");
     }
-    assert!(of(Mode::Userspace)[0].starts_with("KubeProxyConfiguration.portRange: Invalid value"));
+    assert!(of(dataplane::userspace::MODE)[0].starts_with("KubeProxyConfiguration.portRange: Invalid value"));
 }

@@ -14,6 +14,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
+use dataplane::programs::families_of_host;
+use dataplane::{DriftSource, OpenRequest, Opened, registry};
 use kernel::signal::{Hangup, Termination};
 
 use super::announce::Crier;
@@ -22,11 +24,9 @@ use super::carrier::Carrier;
 use super::event::{Event, Now};
 use super::handover::{Door, Locks, Successor};
 use super::http::Shown;
-use super::localnet::Localnet;
-use super::open::{LocalhostNodePorts, Opened, open};
 use super::origin::{Opening, Origin};
 use super::state::{Loop, Start};
-use super::{RunError, families, feeds, http};
+use super::{RunError, feeds, http};
 use crate::doctor::Doctor;
 use crate::serve::Board;
 use crate::socket::Server;
@@ -55,31 +55,35 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let termination = Termination::block().map_err(system("hear signals"))?;
     let hangup = Hangup::block().map_err(system("hear signals"))?;
     let carrier = Carrier::start(&settings.relay)?;
-    let mut opened = open(&settings.wish, carrier.relay())?;
-    opened.try_to_write()?;
+    let request =
+        OpenRequest { settings: &settings.mode, relay: carrier.relay(), run_dir: &settings.run_dir };
+    let Opened { mut dataplane, drift, program } = settings.mode.mode.open(&request)?;
+    dataplane.try_to_write().map_err(RunError::Kernel)?;
     let (source, server_address) = Opening::of(&settings.origin)?;
     let Some((locks, inheritance)) = Locks::take(settings.arrival, &settings.run_dir, &termination)? else {
         return Ok(End::Stopped);
     };
-    if let Some(program) = opened.program {
+    if let Some(program) = program {
         tracing::info!("writing with {program}");
     }
-    let localnet = Localnet::new(locks.run_dir.path());
-    let has_localnet = settings.wish.localhost_node_ports == LocalhostNodePorts::ByRules;
-    if !has_localnet && let Some(said) = localnet.close()? {
-        tracing::info!("{said}");
+    for mode in registry::MODES {
+        if let Some(said) = mode.restore_settings(Some(&settings.mode), locks.run_dir.path())? {
+            tracing::info!("{said}");
+        }
     }
     carrier.adopt(inheritance.sockets);
     let (watch, host) = watch_host(&settings.config.node_name);
-    let Opened { dataplane, monitor, glance, program, .. } = opened;
+    let poll =
+        |source: &DriftSource| if let DriftSource::Poll(interval) = source { Some(*interval) } else { None };
+    let glance = drift.iter().find_map(poll);
     let picture = settings.origin.picture(settings.config.clone(), clock.now())?;
     let now = Now { elapsed: Duration::ZERO, ..clock.now() };
-    let (mode, pace) = (settings.wish.mode, settings.pace);
+    let (mode, pace) = (settings.mode.mode, settings.pace);
     let start = Start {
         mode,
         is_default_mode: settings.is_default_mode,
         program,
-        families: families::served(),
+        families: families_of_host(),
         picture,
         server: server_address,
         host: host.clone(),
@@ -104,9 +108,8 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         source,
         watch,
         node_name,
-        mode,
         host,
-        monitor,
+        drift,
         server,
         servers,
         board: board.clone(),
@@ -121,15 +124,13 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     };
     outside.listen(&sender)?;
     let (examiner, samples) = channel();
-    let (masquerade_bit, promises) = (settings.wish.masquerade_bit, settings.wish.promises());
+    let (masquerade_bit, promises) = (settings.mode.masquerade_bit, settings.mode.semantics());
     let doctor = Doctor { mode, program, masquerade_bit, promises };
     feeds::examinations(doctor, samples, sender.clone()).map_err(system("start a thread"))?;
-    let beside = Beside::new(mode, program, has_localnet, OtherRules::of(&settings.config));
-    let localnet = has_localnet.then_some(localnet);
+    let beside = Beside::new(settings.mode.clone(), program, OtherRules::of(&settings.config));
     let shell = Shell {
         state,
         dataplane,
-        localnet,
         settings: settings.clone(),
         shown,
         beside,
@@ -138,7 +139,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
         carrier: carrier.clone(),
         lookup,
         predecessors: inheritance.lines,
-        balancers: settings.wish.promises().default_node_port_addresses,
+        balancers: settings.mode.semantics().default_node_port_addresses,
         board,
         remote,
         tuning: Some(settings.tuning),

@@ -7,13 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use apiserver::NodeLookup;
-use dataplane::{Dataplane, Synced};
+use dataplane::Dataplane;
 use model::NodePortAddress;
 
 use super::clock::Clock;
 use super::{End, Settings};
 use crate::doctor::Sample;
-use crate::modes::Mode;
 use crate::run::RunError;
 use crate::run::announce::Crier;
 use crate::run::beside::Beside;
@@ -22,9 +21,7 @@ use crate::run::effect::{Answer, Effect, Work};
 use crate::run::errands::{Done, Errand};
 use crate::run::event::Event;
 use crate::run::http::Shown;
-use crate::run::ipvs::IpvsStatus;
 use crate::run::live::Live;
-use crate::run::localnet::Localnet;
 use crate::run::log::log;
 use crate::run::state::Loop;
 use crate::run::tuning::Tuning;
@@ -35,8 +32,6 @@ use crate::traffic::Traffic;
 pub(super) struct Shell {
     pub(super) state: Loop,
     pub(super) dataplane: Box<dyn Dataplane>,
-    /// Where node ports on 127.0.0.0/8 are wanted.
-    pub(super) localnet: Option<Localnet>,
     /// What was chosen, as it is now.
     pub(super) settings: Settings,
     pub(super) shown: Shown,
@@ -155,12 +150,11 @@ impl Shell {
                         self.tell_what_the_kernel_counted(&mut answer);
                         self.carrier.tell(&mut answer);
                         if let Answer::Status(status) = &mut answer {
-                            let wish = &self.settings.wish;
-                            status.localhost_node_ports = wish.localhost_node_ports;
-                            status.masquerade_bit = Some(wish.masquerade_bit);
-                            let leaving = self.dataplane.leaving();
-                            let is_ipvs = wish.mode == Mode::Ipvs;
-                            status.ipvs = is_ipvs.then(|| IpvsStatus::of(&wish.ipvs, leaving));
+                            let chosen = &self.settings.mode;
+                            status.localhost_node_ports = chosen.localhost_node_ports;
+                            status.masquerade_bit = Some(chosen.masquerade_bit);
+                            let section = chosen.mode.status(chosen, self.dataplane.leaving());
+                            status.tell_of_mode(chosen.mode, section);
                         }
                         // Who no longer waits for the answer does not need it.
                         drop(reply.0.send(answer));
@@ -196,7 +190,6 @@ impl Shell {
         self.board.publish(self.state.health(), self.state.gauges());
         let begun = self.clock.now().elapsed;
         let result = self.dataplane.sync(self.state.table(), work.scope());
-        let result = result.map(|synced| self.guarded(synced));
         let (took, was_full) = (self.since(begun), !matches!(work, Work::Changed(_)));
         self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
         // What was missing before the first sync may decide about rules.
@@ -233,12 +226,6 @@ impl Shell {
 
     fn is_before_the_first_sync(&self) -> bool {
         self.state.health().updated.is_none()
-    }
-
-    /// The guard is in force by now, so what it guards against may be.
-    fn guarded(&self, mut synced: Synced) -> Synced {
-        synced.waits.extend(self.localnet.as_ref().and_then(|localnet| localnet.open().err()));
-        synced
     }
 
     fn since(&self, begun: Duration) -> Duration {

@@ -3,15 +3,14 @@
 use std::io;
 use std::sync::mpsc::SyncSender;
 
+use dataplane::DriftSource;
 use kernel::host::Watch;
-use kernel::nft::Monitor;
 use kernel::signal::{Hangup, Termination};
 
 use super::system;
 use crate::host::HostFacts;
 use crate::kubeproxy::Reload;
 use crate::manifests::RereadRequest;
-use crate::modes::Mode;
 use crate::run::event::Event;
 use crate::run::feeds::Rereads;
 use crate::run::handover::Door;
@@ -27,9 +26,8 @@ pub(super) struct Outside {
     pub(super) source: Opening,
     pub(super) watch: Option<Watch>,
     pub(super) node_name: String,
-    pub(super) mode: Mode,
     pub(super) host: HostFacts,
-    pub(super) monitor: Option<Monitor>,
+    pub(super) drift: Vec<DriftSource>,
     pub(super) server: Server,
     pub(super) servers: Servers,
     pub(super) board: Board,
@@ -55,11 +53,14 @@ impl Outside {
                 Opening::Server(settings) => feeds::server(settings, sender.clone())?,
             };
             if let Some(watch) = self.watch {
-                let keeps_addresses = self.mode == Mode::Ipvs;
+                let keeps_addresses =
+                    self.drift.iter().any(|source| matches!(source, DriftSource::HostEvents));
                 feeds::addresses(watch, self.node_name, self.host, keeps_addresses, sender.clone())?;
             }
-            if let Some(monitor) = self.monitor {
-                feeds::meddling(monitor, sender.clone())?;
+            for source in self.drift {
+                if let DriftSource::Events(writes) = source {
+                    feeds::meddling(writes, sender.clone())?;
+                }
             }
             if let Some(reload) = self.reload {
                 let request = rereads.config.insert(RereadRequest::default());

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use dataplane::ModeSettings;
 use model::Config;
 
 use crate::kubeproxy::{Document, Reload};
 use crate::run::carrier::RelaySettings;
 use crate::run::handover::Arrival;
-use crate::run::open::Wish;
 use crate::run::origin::Origin;
 use crate::run::pace::PaceOptions;
 use crate::run::state::VanishedTcp;
@@ -17,8 +17,8 @@ use crate::serve;
 /// What the operator chose.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The mode.
-    pub wish: Wish,
+    /// The mode, and what was chosen for it.
+    pub mode: ModeSettings,
     /// The mode is what upstream's command line means where nobody names one.
     pub is_default_mode: bool,
     /// The relay of modes that carry connections themselves, and of node ports on localhost.
@@ -60,7 +60,7 @@ impl Settings {
         };
         let now = std::time::Duration::ZERO;
         Self {
-            wish: Wish::default(),
+            mode: ModeSettings::default(),
             is_default_mode: false,
             relay: RelaySettings { ports: None, udp_timeout: now, drain_timeout: now },
             origin: Origin::Files { from: Vec::new(), allocation, allow_empty: false },

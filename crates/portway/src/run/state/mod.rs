@@ -48,10 +48,10 @@ use super::status::Figures;
 use crate::embedded::Waiting;
 use crate::host::HostFacts;
 use crate::manifests::Doubts;
-use crate::modes::Mode;
 use crate::objects::{Change, Problem};
 use crate::picture::Picture;
 use complaints::Complaints;
+use dataplane::Mode;
 use gauges::Tally;
 use server::Server;
 
@@ -208,7 +208,7 @@ impl Loop {
             waiting: None,
             pace: Pace::new(start.pace),
             drift: Drift::default(),
-            errands: Errands::new(start.mode.promises().default_node_port_addresses),
+            errands: Errands::new(start.mode.semantics().default_node_port_addresses),
             vanished_tcp: start.vanished_tcp,
             nodes_to_ask: BTreeSet::new(),
             asked_nodes: BTreeSet::new(),

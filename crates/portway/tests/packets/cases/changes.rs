@@ -109,7 +109,7 @@ impl Services {
     }
 
     fn rows_then(&self, stage: &Stage) -> Rows {
-        let nobody = Want::from(stage.mode().promises().unallocated_service_ip);
+        let nobody = Want::from(stage.mode().semantics().unallocated_service_ip);
         let dry = ["web-b-0", "web-b-1"];
         let rows = vec![
             // Zone z1 has no endpoint: its clients reach those of all other zones. Those of z2 stay in theirs.

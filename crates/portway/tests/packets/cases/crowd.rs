@@ -52,7 +52,7 @@ pub(crate) fn root_a_crowd_of_clients_is_remembered_as_far_as_the_mode_can(setti
 /// So many of the clients of one endpoint are remembered, those who came last.
 fn remembered(way: Way) -> usize {
     let all = usize::from(CLIENTS);
-    if way.mode() != portway::modes::Mode::Iptables {
+    if way.mode() != dataplane::iptables::MODE {
         return all;
     }
     let room = fs::read_to_string(ROOM).unwrap_or_else(|error| panic!("{ROOM}: {error}"));

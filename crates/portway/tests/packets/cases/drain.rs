@@ -29,7 +29,7 @@ pub(crate) fn root_an_endpoint_that_goes_keeps_its_connections_and_gets_no_new_o
         assert_eq!(stage.weights("a", to).get(&gone), Some(&0), "{gone}: {:?}", stage.weights("a", to));
         assert!(!servers(&stage, to).contains(&gone), "{gone} gets new connections");
         goes_on(&mut held, &gone);
-        assert!(stage.status("a").ipvs.unwrap().draining > 0);
+        assert!(stage.status("a").section().unwrap()["draining"].as_u64() > Some(0));
         stage.apply(&web);
         assert_eq!(stage.weights("a", to).get(&gone), Some(&1), "{gone} is back");
         assert!(servers(&stage, to).contains(&gone), "{gone} gets no new connections");

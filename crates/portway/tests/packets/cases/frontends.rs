@@ -29,7 +29,7 @@ pub(crate) fn root_node_ports_answer_by_default_where_the_mode_promises(setting:
     let web = Service::new("web", 1).on(&WEB);
     let Some(stage) = setting.stage(&[&web]) else { return };
     add_address(&stage);
-    let second = match stage.mode().promises().default_node_port_addresses {
+    let second = match stage.mode().semantics().default_node_port_addresses {
         NodePortAddress::Primary => Want::Untouched,
         _ => Want::masqueraded(&WEB),
     };

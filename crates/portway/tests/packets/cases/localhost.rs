@@ -135,7 +135,7 @@ fn fate(stage: &Stage, web: &Service, family: Family, protocol: Protocol) -> Fat
         payload: Payload::Transport { protocol, port: web.node_port() },
         interface: None,
     };
-    stage.picture("a").table().fate(&packet, &stage.mode().promises()).fate
+    stage.picture("a").table().fate(&packet, &stage.mode().semantics()).fate
 }
 
 fn answers(stage: &Stage, web: &Service, family: Family, protocol: Protocol, pods: &[&str]) {

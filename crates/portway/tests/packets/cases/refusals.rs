@@ -36,7 +36,7 @@ pub(crate) fn root_undefined_ports_unallocated_addresses_and_pings(setting: &Set
     let web = Service::new("web", 1).on(&["web-a-0"]);
     let Some(stage) = setting.stage(&[&web]) else { return };
     answer_every_packet(&stage);
-    let promises = stage.mode().promises();
+    let promises = stage.mode().semantics();
     let (undefined, unallocated) = (promises.undefined_port_of_cluster_ip, promises.unallocated_service_ip);
     stage.check(&[
         ("client-a", undefined_port(&stage, &web), undefined.into()),
@@ -93,7 +93,7 @@ fn unallocated_address(stage: &Stage) -> Target {
 }
 
 fn check_ping(stage: &Stage, client: &str, to: SocketAddr) {
-    let promise = stage.mode().promises().ping_of_cluster_ip;
+    let promise = stage.mode().semantics().ping_of_cluster_ip;
     let limit = if promise == Refusal::Reject { PATIENCE } else { SILENCE };
     let is_right = |pinged: &Ping| match promise {
         Refusal::Reject => matches!(pinged, Ping::Unreachable { elapsed } if is_soon(*elapsed)),

@@ -10,7 +10,6 @@ use kernel::ipset::{Ipsets as _, Netlink};
 use kernel::xtables::{Programs, Table, Xtables as _};
 use playground::plan::NODES;
 use playground::{Family, Ping, ping};
-use portway::modes::Mode;
 use serde_json::json;
 
 use crate::check::{Target, Want};
@@ -92,7 +91,7 @@ pub(crate) fn root_an_address_that_is_the_hosts_too_is_told_and_never_removed(se
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip} after the Service");
     }
     stage.terminate("a");
-    stage.clean_up("a", Mode::Ipvs);
+    stage.clean_up("a", dataplane::ipvs::MODE);
     for ip in own {
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip} after a cleanup");
     }
@@ -117,7 +116,7 @@ pub(crate) fn root_an_address_that_becomes_the_hosts_stays_when_the_service_goes
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip} after the Service");
     }
     stage.terminate("a");
-    stage.clean_up("a", Mode::Ipvs);
+    stage.clean_up("a", dataplane::ipvs::MODE);
     for ip in both {
         assert_eq!(links_of(&stage, ip), ["eth0"], "{ip} after a cleanup");
     }
@@ -136,7 +135,7 @@ pub(crate) fn root_a_cleanup_leaves_nothing_and_gives_settings_back(setting: &Se
     assert_ne!(settings(&stage), before);
     assert!(sets(&stage).iter().any(|name| name.starts_with("PORTWAY-6-")));
     stage.terminate("a");
-    let said = stage.clean_up("a", Mode::Ipvs);
+    let said = stage.clean_up("a", dataplane::ipvs::MODE);
     assert_eq!(settings(&stage), before, "{said}");
     assert_eq!(sets(&stage), Vec::<String>::new(), "{said}");
     assert_eq!(stage.virtual_servers("a"), [], "{said}");

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use playground::stray::StraySender;
 use playground::{Ask, Family, Held, Protocol};
-use portway::modes::Mode;
 
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage};
@@ -26,7 +25,7 @@ pub(crate) fn root_a_stray_segment_resets_no_connection(setting: &Setting) {
         for (service, pod) in [(&near, "web-a-0"), (&far, "web-b-0")] {
             survives(&stage, "client-a", service.held_cluster_ip(family), pod);
             // iptables and ipvs mode are as upstream's: neither what is masqueraded nor connections of this host are protected.
-            if matches!(stage.mode(), Mode::Nftables | Mode::Userspace) {
+            if [dataplane::nftables::MODE, dataplane::userspace::MODE].contains(&stage.mode()) {
                 survives(&stage, "outside", stage.place("a").at(family, service.held_node_port()), pod);
                 survives(&stage, "a", service.held_cluster_ip(family), pod);
             }

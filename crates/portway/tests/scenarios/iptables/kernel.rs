@@ -7,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
+use dataplane::Mode;
 use dataplane::iptables::{self, Iptables};
 use dataplane::userspace::{self, Userspace};
 use dataplane::{Dataplane, Scope, relay};
 use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Simulated, Table, Variant, Xtables};
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
-use portway::modes::Mode;
 
 use super::listed::{difference, listed};
 use super::{foreign, twin};
@@ -105,14 +105,13 @@ impl Real {
             foreign::before_us(&mut pair).map(|()| pair)
         };
         let pairs = programs.into_iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-        let dataplane: Box<dyn Ruled> = match mode {
-            Mode::Userspace => {
-                let options = userspace::Options::default();
-                Box::new(Userspace::new(pairs, relay::Simulated::default(), options))
-            }
-            _ => Box::new(Iptables::new(pairs, iptables::Options::default())),
+        let dataplane: Box<dyn Ruled> = if mode == userspace::MODE {
+            let options = userspace::Options::default();
+            Box::new(Userspace::new(pairs, relay::Simulated::default(), options))
+        } else {
+            Box::new(Iptables::new(pairs, iptables::Options::default()))
         };
-        let (promises, table) = (mode.promises(), ForwardingTable::default());
+        let (promises, table) = (mode.semantics(), ForwardingTable::default());
         Ok(Self { dataplane, promises, table, has_begun: false, is_new: false })
     }
 

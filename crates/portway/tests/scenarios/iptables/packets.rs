@@ -4,7 +4,6 @@ use dataplane::Dataplane;
 use dataplane::iptables::{Iptables, Options};
 use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
-use portway::modes::Mode;
 
 use crate::nftables::packets::Sender;
 use crate::nftables::stage::Stage;
@@ -20,7 +19,7 @@ pub(crate) fn sender(variant: Variant) -> Result<Sender, String> {
         let door = |program: &Programs| Inside::new(stage.node(), program);
         Ok(Box::new(Iptables::new(programs.iter().map(door), Options::default())))
     };
-    Ok(Sender { open: Box::new(open), promises: Mode::Iptables.promises().of_rules() })
+    Ok(Sender { open: Box::new(open), promises: dataplane::iptables::MODE.semantics().of_rules() })
 }
 
 /// A program that is run in a namespace, whoever asks.

@@ -16,7 +16,6 @@ use kernel::nft::SimPacket;
 use kernel::xtables::{Family, Simulated, Table, Xtables};
 use model::fate::Loopback;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
-use portway::modes::Mode;
 
 use super::listed::{Listed, difference, listed};
 use super::mutation::Mutation;
@@ -168,7 +167,11 @@ impl Subject for Twin {
             self.problem =
                 self.problem.take().or(sync(&mut self.dataplane, &self.table, Scope::Everything).err());
         }
-        if localhost_node_ports { self.options.promises() } else { Mode::Iptables.promises().of_rules() }
+        if localhost_node_ports {
+            self.options.promises()
+        } else {
+            dataplane::iptables::MODE.semantics().of_rules()
+        }
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

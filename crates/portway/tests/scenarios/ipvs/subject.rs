@@ -19,7 +19,6 @@ use kernel::{host, ipset, ipvs, sysctl};
 use model::fate::OneOf;
 use model::table::Masquerade;
 use model::{Answer, Delta, Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
-use portway::modes::Mode;
 
 use super::ends::{self, Ends};
 use super::missing::Missing;
@@ -184,7 +183,7 @@ impl Mutable for Twin {
 
 impl Subject for Twin {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Mode::Ipvs.promises().of_rules()
+        dataplane::ipvs::MODE.semantics().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

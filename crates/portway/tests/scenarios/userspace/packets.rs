@@ -11,7 +11,6 @@ use dataplane::userspace::{Options, Userspace};
 use dataplane::{Dataplane, Scope, relay};
 use kernel::xtables::{Family, Programs, Variant, Xtables};
 use model::{Answer, Delta, Fate, ForwardingTable, Packet, Promises, ServicePortId};
-use portway::modes::Mode;
 
 use super::twin::relayed;
 use crate::iptables::packets::Inside;
@@ -102,7 +101,7 @@ impl<'a> Packets<'a> {
 
 impl Subject for Packets<'_> {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Mode::Userspace.promises().of_rules()
+        dataplane::userspace::MODE.semantics().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
@@ -119,7 +118,7 @@ impl Subject for Packets<'_> {
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
         settle(&mut self.dataplane)?;
         self.sent.steps += 1;
-        let expected = self.table.fate(packet, &Mode::Userspace.promises().of_rules()).fate;
+        let expected = self.table.fate(packet, &dataplane::userspace::MODE.semantics().of_rules()).fate;
         let fate = self.send(packet, if expected == Fate::Dropped { SILENCE } else { LIMIT })?;
         let answer = Answer { fate, why: Vec::new() };
         Ok(World::visit_all(&mut self.worlds, self.now_seconds, packet, &answer))

@@ -18,7 +18,6 @@ use kernel::nft::{self, SimPacket};
 use kernel::xtables::{Family, Xtables};
 use model::fate::{OneOf, Payload};
 use model::{Answer, Delta, Fate, ForwardingTable, Landing, Packet, Promises, Protocol, ServicePortId};
-use portway::modes::Mode;
 
 use crate::iptables::listed::{Listed, difference, listed};
 use crate::iptables::mutation::{Kind, Mutation};
@@ -171,7 +170,7 @@ impl Mutable for Twin {
 
 impl Subject for Twin {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        Mode::Userspace.promises().of_rules()
+        dataplane::userspace::MODE.semantics().of_rules()
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {

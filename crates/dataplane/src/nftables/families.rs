@@ -10,20 +10,12 @@ use kernel::nft::{
     Error, Family, Kernel, Listed, Netlink, Result, Shortcoming, Simulated, Table, Transaction, probe,
 };
 
-use super::RunError;
-
-/// The kernel lists IPv6 addresses here, wherever there is IPv6.
-pub(crate) const HAS_IPV6: &str = "/proc/net/if_inet6";
-
-/// The families that are served: a host without IPv6 is served without it.
-pub(super) fn served() -> Vec<model::Family> {
-    let has_ipv6 = Path::new(HAS_IPV6).exists();
-    model::Family::ALL.into_iter().filter(|family| *family == model::Family::V4 || has_ipv6).collect()
-}
+use crate::mode::OpenError;
+use crate::programs::HAS_IPV6;
 
 /// Which families there are to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Families {
+pub(super) enum Families {
     /// Both.
     Both,
     /// IPv4 alone, since this host has no IPv6.
@@ -35,16 +27,16 @@ pub enum Families {
 
 impl Families {
     /// Asks the kernel of this network namespace.
-    pub fn probe() -> std::result::Result<Self, RunError> {
+    pub(super) fn probe() -> std::result::Result<Self, OpenError> {
         Self::judge(&probe(Family::Ip), &probe(Family::Ip6), Path::new(HAS_IPV6).exists())
     }
 
-    fn judge(v4: &[Shortcoming], v6: &[Shortcoming], has_ipv6: bool) -> std::result::Result<Self, RunError> {
+    fn judge(v4: &[Shortcoming], v6: &[Shortcoming], has_ipv6: bool) -> std::result::Result<Self, OpenError> {
         match (v4, v6) {
             ([], []) => Ok(Self::Both),
             ([], missing) if !has_ipv6 => Ok(Self::OnlyV4 { because: sentence(missing) }),
-            ([], missing) => Err(RunError::Kernel(format!("for IPv6, {}", sentence(missing)))),
-            (missing, _) => Err(RunError::Kernel(sentence(missing))),
+            ([], missing) => Err(OpenError::Host(format!("for IPv6, {}", sentence(missing)))),
+            (missing, _) => Err(OpenError::Host(sentence(missing))),
         }
     }
 }
@@ -57,27 +49,22 @@ fn sentence(missing: &[Shortcoming]) -> String {
     missing.iter().map(show).collect::<Vec<_>>().join("; ")
 }
 
-/// What the kernel said when it was asked outside of the loop, as a sentence.
-pub fn refused(error: &Error) -> RunError {
-    RunError::Kernel(error.to_string())
-}
-
 /// This kernel. A family that the host does not have is played by the simulated twin, so that the mode need not know.
 #[derive(Debug)]
-pub struct HostKernel {
+pub(super) struct HostKernel {
     real: Netlink,
     instead_of_v6: Option<Simulated>,
 }
 
 impl HostKernel {
     /// Opens the kernel of this thread's network namespace.
-    pub fn open(families: &Families) -> Result<Self> {
+    pub(super) fn open(families: &Families) -> Result<Self> {
         let instead_of_v6 = matches!(families, Families::OnlyV4 { .. }).then(Simulated::default);
         Ok(Self { real: Netlink::open()?, instead_of_v6 })
     }
 
     /// The number by which notifications name what is written through this.
-    pub fn port(&self) -> u32 {
+    pub(super) fn port(&self) -> u32 {
         self.real.port()
     }
 
@@ -142,6 +129,6 @@ mod tests {
     fn a_missing_privilege_is_one_sentence() {
         let missing = vec![Shortcoming { sentence: "run as root", cause: Error::NotPermitted }];
         let error = Families::judge(&missing, &missing, true).unwrap_err();
-        assert_eq!(error.to_string(), "portway cannot work with this kernel: run as root");
+        assert_eq!(error.to_string(), "run as root");
     }
 }

@@ -1,41 +1,45 @@
 //! What changes of this host's links and addresses are about.
 //!
 //! In: changes, in groups. Out: whether the host's own addresses may be others now, and whether something of a mode's may be gone. Either
-//! is then read whole, so the many addresses of Services that the IPVS mode itself binds must not count as a change of the host.
+//! is then read whole, so the many addresses of Services that a mode itself binds must not count as a change of the host.
 
-use dataplane::ipvs::DUMMY;
+use std::collections::BTreeSet;
+
 use kernel::host::{Change, Link};
 
 /// What a group of changes may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Touched {
+pub struct Touched {
     /// The host's own addresses.
-    pub(super) is_host: bool,
+    pub is_host: bool,
     /// What a mode keeps on this host.
-    pub(super) is_mode: bool,
+    pub is_mode: bool,
 }
 
 /// Tells them apart.
 #[derive(Debug)]
-pub(super) struct Touch<R> {
+pub struct Touch<R> {
     /// Reads the links of this host.
     links: R,
-    /// The number of the interface whose addresses are all Services'.
-    dummy: Option<u32>,
+    /// Interfaces whose addresses are all Services'.
+    names: Vec<&'static str>,
+    /// Their numbers.
+    numbers: BTreeSet<u32>,
 }
 
 impl<R: FnMut() -> Vec<Link>> Touch<R> {
-    pub(super) fn new(links: R) -> Self {
-        let mut touch = Self { links, dummy: None };
+    /// `names` are interfaces whose addresses are all Services'.
+    pub fn new(names: Vec<&'static str>, links: R) -> Self {
+        let mut touch = Self { links, names, numbers: BTreeSet::new() };
         touch.look();
         touch
     }
 
     /// Takes one more change into a group.
-    pub(super) fn take(&mut self, change: Change, group: &mut Touched) {
+    pub fn take(&mut self, change: Change, group: &mut Touched) {
         match change {
-            Change::AddressAdded(link) if Some(link) == self.dummy => {}
-            Change::AddressDeleted(link) if Some(link) == self.dummy => group.is_mode = true,
+            Change::AddressAdded(link) if self.numbers.contains(&link) => {}
+            Change::AddressDeleted(link) if self.numbers.contains(&link) => group.is_mode = true,
             Change::AddressAdded(_) | Change::AddressDeleted(_) => *group = Touched::ALL,
             Change::Links | Change::Lost => {
                 self.look();
@@ -45,12 +49,14 @@ impl<R: FnMut() -> Vec<Link>> Touch<R> {
     }
 
     fn look(&mut self) {
-        self.dummy = (self.links)().iter().find(|link| link.name == DUMMY).map(|link| link.index);
+        let is_of_services = |link: &Link| self.names.contains(&link.name.as_str());
+        self.numbers =
+            (self.links)().iter().filter(|link| is_of_services(link)).map(|link| link.index).collect();
     }
 }
 
 impl Touched {
-    pub(super) const ALL: Self = Self { is_host: true, is_mode: true };
+    pub const ALL: Self = Self { is_host: true, is_mode: true };
 }
 
 #[cfg(test)]
@@ -58,6 +64,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    const DUMMY: &str = "services0";
 
     fn link(index: u32, name: &str) -> Link {
         Link { index, name: name.to_owned(), is_up: true, is_loopback: false, is_dummy: name == DUMMY }
@@ -73,7 +81,7 @@ mod tests {
 
     #[test]
     fn addresses_of_services_do_not_make_the_host_read_anew() {
-        let mut touch = Touch::new(|| vec![link(2, "eth0"), link(7, DUMMY)]);
+        let mut touch = Touch::new(vec![DUMMY], || vec![link(2, "eth0"), link(7, DUMMY)]);
         assert_eq!(told(&mut touch, &[Change::AddressAdded(7); 9]), Touched::default());
         let gone = told(&mut touch, &[Change::AddressAdded(7), Change::AddressDeleted(7)]);
         assert_eq!(gone, Touched { is_host: false, is_mode: true });
@@ -85,7 +93,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_made_anew_is_known_by_its_new_number() {
         let number = Cell::new(7);
-        let mut touch = Touch::new(|| vec![link(number.get(), DUMMY)]);
+        let mut touch = Touch::new(vec![DUMMY], || vec![link(number.get(), DUMMY)]);
         number.set(8);
         assert_eq!(told(&mut touch, &[Change::AddressAdded(8)]), Touched::ALL);
         told(&mut touch, &[Change::Links]);

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use dataplane::Leaving;
-use dataplane::ipvs::{Options, Scheduler};
 use kernel::ipvs::Timeouts;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Options, Scheduler};
+use crate::Leaving;
 
 /// What was chosen, and what is left of what is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct IpvsStatus {
+pub(super) struct IpvsStatus {
     /// How virtual servers choose, where it was said.
     pub scheduler: Option<String>,
     /// The interface that has the addresses of Services.
@@ -45,8 +47,33 @@ impl IpvsStatus {
         }
     }
 
+    /// The section of a status; another version may say less or more.
+    pub(super) fn read(section: &Value) -> Option<Self> {
+        serde_json::from_value(section.clone()).ok()
+    }
+
+    /// For people.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let scheduler =
+            self.scheduler.clone().unwrap_or_else(|| "rr, and wrr where weights differ".to_owned());
+        let arp = if self.strict_arp { ", strict ARP" } else { "" };
+        let draining = match self.draining {
+            0 => "none".to_owned(),
+            count => format!(
+                "{count} real servers wait for connections to end, the first since {} s; {} s at most",
+                self.longest_draining_seconds.unwrap_or_default(),
+                self.drain_limit_seconds
+            ),
+        };
+        vec![
+            ("Scheduler", scheduler),
+            ("Addresses", format!("on {}{arp}", self.interface)),
+            ("Draining", draining),
+        ]
+    }
+
     /// What was chosen, as far as it is understood here: another version may tell more.
-    pub fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         let [tcp_s, tcp_fin_s, udp_s] = self.timeouts_seconds;
         Options {
             scheduler: self.scheduler.as_deref().and_then(|name| Scheduler::named(name).ok()),

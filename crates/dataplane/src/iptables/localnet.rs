@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::RunError;
+use crate::mode::OpenError;
 
 const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 /// The file that says that we set it.
@@ -28,21 +28,21 @@ pub(super) fn stays() -> Option<String> {
 }
 
 /// The setting, and whether it is ours.
-#[derive(Debug)]
-pub struct Localnet {
+#[derive(Clone, Debug)]
+pub(crate) struct Localnet {
     mark: PathBuf,
 }
 
 impl Localnet {
     /// As a portway with this folder may have left it.
-    pub fn new(run_dir: &Path) -> Self {
+    pub(super) fn new(run_dir: &Path) -> Self {
         Self { mark: run_dir.join(MARK) }
     }
 
     /// Refuses where it could not be set. Nothing is changed.
-    pub(super) fn refuse_if_read_only() -> Result<(), RunError> {
+    pub(super) fn refuse_if_read_only() -> Result<(), OpenError> {
         let opened = fs::OpenOptions::new().write(true).open(ROUTE_LOCALNET);
-        opened.map(drop).map_err(|error| RunError::Kernel(cannot(&error)))
+        opened.map(drop).map_err(|error| OpenError::Host(cannot(&error)))
     }
 
     /// Sets it. The guard must be in force. The error is a sentence.
@@ -59,12 +59,12 @@ impl Localnet {
     }
 
     /// Takes it back if we had set it, and says so.
-    pub fn close(&self) -> Result<Option<&'static str>, RunError> {
+    pub(super) fn close(&self) -> Result<Option<&'static str>, OpenError> {
         if !self.mark.exists() {
             return Ok(None);
         }
         fs::write(ROUTE_LOCALNET, "0").and_then(|()| fs::remove_file(&self.mark)).map_err(|source| {
-            RunError::System { action: "set route_localnet, which portway had set, back to 0", source }
+            OpenError::System { action: "set route_localnet, which portway had set, back to 0", source }
         })?;
         Ok(Some(
             "route_localnet, which portway had set for node ports on 127.0.0.0/8, is 0 again; the guard in chain KUBE-FIREWALL stays: \

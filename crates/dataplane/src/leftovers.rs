@@ -1,0 +1,158 @@
+//! What modes leave in a kernel when they serve no more: one policy for all of them.
+//!
+//! In: the mode that serves now. Out: what was removed, what stays and what to do about it.
+//!
+//! Rules of the mode that serves are in force before anything of another goes. Chains of iptables, which several modes share, go in one
+//! pass; each mode removes what else it has written. `portway cleanup` and a running portway use the same [`Leftovers`].
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kernel::nft;
+use kernel::xtables::{Programs, Variant};
+use model::flows::StaleFlows;
+
+use crate::mode::{Mode, ModeSettings, OpenError};
+use crate::settings::Values;
+use crate::upstream::{self, Problem, Removed};
+
+/// What one mode leaves in this host's kernel. Kept between passes: connections may have to end first.
+pub trait Leftovers: Send {
+    /// A mode is in force, perhaps this one: removes what of this mode it replaces. Chains of iptables are gone by then.
+    fn take_over(&mut self, serving: &mut Serving<'_>, done: &mut TakenOver) -> Result<(), String>;
+
+    /// Removes everything that this mode has ever written, in any version, and nothing else.
+    fn clean_up(&mut self, request: &CleanupRequest) -> Result<CleanedUp, OpenError>;
+
+    /// What of this mode is in the kernel, a sentence each with the command that removes it. Chains of iptables are told by
+    /// [`remaining_chains`].
+    fn remaining(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The mode that is in force.
+pub struct Serving<'a> {
+    pub settings: &'a ModeSettings,
+    /// The program that it writes with.
+    pub program: Option<Variant>,
+    /// Deletes stale conntrack entries.
+    pub forget: &'a mut dyn FnMut(&BTreeSet<StaleFlows>) -> Result<(), String>,
+}
+
+impl std::fmt::Debug for Serving<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What a pass over leftovers came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    pub removed: Vec<String>,
+    /// What had to stay, and what to do about it.
+    pub stays: Vec<String>,
+    /// Why it was not all; trying again helps.
+    pub again: Option<String>,
+    /// Nothing is wrong, but there will be more to do after this long.
+    pub come_back: Option<Duration>,
+}
+
+/// What the operator asked to be removed.
+#[derive(Clone, Debug, Default)]
+pub struct CleanupRequest {
+    /// The mode's own settings.
+    pub own: Values,
+    /// The folder of a running portway.
+    pub run_dir: PathBuf,
+    /// Also what another program wrote under the names that this mode has.
+    pub of_other_programs: bool,
+}
+
+/// What a cleanup did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CleanedUp {
+    /// What was removed, in lines.
+    pub text: String,
+    /// What is still there and should not be.
+    pub warnings: Vec<String>,
+    /// Whether leftovers of other modes are to be told too.
+    pub tells_of_others: bool,
+}
+
+/// The leftovers of all modes, beside the one that serves.
+pub struct AllLeftovers {
+    modes: Vec<(Mode, Box<dyn Leftovers>)>,
+}
+
+impl AllLeftovers {
+    /// Those of these modes.
+    pub fn of(modes: &[Mode]) -> Self {
+        Self { modes: modes.iter().map(|mode| (*mode, mode.leftovers())).collect() }
+    }
+
+    /// Removes the rules of other modes and programs, whose work those of the serving mode do now. One that fails does not hide the others.
+    pub fn take_over(&mut self, serving: &mut Serving<'_>) -> Result<TakenOver, String> {
+        let mut done = TakenOver::default();
+        let mut has_swept = false;
+        for (mode, leftovers) in &mut self.modes {
+            if mode.chains().is_some() && !std::mem::replace(&mut has_swept, true) {
+                sweep(serving, &mut done)?;
+            }
+            match leftovers.take_over(serving, &mut done) {
+                Err(reason) if mode.chains().is_none() => return Err(reason),
+                Err(reason) => drop(done.again.get_or_insert(reason)),
+                Ok(()) => {}
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Removes chains of iptables that no mode in force has.
+fn sweep(serving: &Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
+    let mut nft = nft::Netlink::open().map_err(|error| error.to_string())?;
+    let ours = serving
+        .program
+        .zip(serving.settings.mode.chains())
+        .map(|(variant, rules)| upstream::Ours { variant, rules });
+    let taken = upstream::take_over(&mut Programs::find(), &mut nft, ours);
+    let (again, stays): (Vec<_>, Vec<_>) = taken.problems.iter().partition(|problem| problem.retry_helps());
+    done.removed.extend(taken.removed.iter().map(ToString::to_string));
+    done.again = again.first().map(ToString::to_string);
+    done.stays.extend(stays.iter().map(ToString::to_string));
+    Ok(())
+}
+
+/// Removes all chains of iptables that a kube-proxy mode may have written, ours or upstream's: modes share some, so they go together.
+pub(crate) fn clean_up_chains() -> Result<CleanedUp, OpenError> {
+    let mut nft = nft::Netlink::open().map_err(|error| OpenError::Host(error.to_string()))?;
+    let done = upstream::clean_up(&mut Programs::find().waiting_for_lock(), &mut nft);
+    let lines: Vec<String> = done.removed.iter().map(|removed| format!("Removed {removed}.\n")).collect();
+    let text = match (&lines[..], &done.problems[..]) {
+        ([], []) => "No chain of the iptables or userspace mode is in this kernel.\n".to_owned(),
+        ([], _) => "Nothing was removed.\n".to_owned(),
+        (lines, _) => lines.concat(),
+    };
+    let warnings: Vec<String> = done.problems.iter().map(Problem::after_cleanup).collect();
+    Ok(CleanedUp { text, warnings, tells_of_others: true })
+}
+
+/// Chains of iptables that a kube-proxy mode, ours or upstream's, has in this kernel, a sentence each. What cannot be looked into is not told.
+pub fn remaining_chains() -> Vec<String> {
+    let Ok(mut nft) = nft::Netlink::open() else { return Vec::new() };
+    let there = upstream::would_clean_up(&mut Programs::find(), &mut nft).removed;
+    let sentence = |there: &Removed| {
+        let mode = there.whose.cleanup_mode();
+        let unless = if there.whose.is_ours() { "" } else { "unless upstream runs here, " };
+        format!("{there} stay: {unless}`portway cleanup --mode {mode}` removes them")
+    };
+    there.iter().map(sentence).collect()
+}
+
+impl std::fmt::Debug for AllLeftovers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.modes.iter().map(|(mode, _)| mode)).finish()
+    }
+}

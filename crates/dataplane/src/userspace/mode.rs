@@ -1,0 +1,129 @@
+//! The mode as the rest of the program sees it: opened on this host, rendered, found in a kernel and removed from it.
+
+use model::fate::{Loopback, Refusal, Remembered};
+use model::{NodePortAddress, Promises};
+
+use super::{CHECKS, Options, Ports, Userspace, render};
+use crate::checks::Check;
+use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
+use crate::mode::{
+    Deployment, DriftSource, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened, RenderRequest,
+    Sections,
+};
+use crate::programs;
+use crate::relay;
+use crate::settings::{Commands, Field, Kind, Setting};
+use crate::upstream::Rules;
+
+/// The mode, as a value.
+pub const MODE: Mode = Mode::new(&Spec);
+
+/// userspace.
+#[derive(Debug)]
+struct Spec;
+
+const NAME: &str = "userspace";
+
+const SETTINGS: &[Setting] = &[
+    programs::PROGRAM,
+    Setting {
+        flag: relay::PORTS_FLAG,
+        kind: Kind::Text { value_name: "PORTS", parse: relay::parse_ports },
+        help: "The ports of our own that the mode userspace uses: `BEGIN-END`, `BEGIN+SIZE` or one; without it, or with 0, the kernel chooses",
+        heading: None,
+        commands: Commands::RUN_ONLY,
+        field: Some(Field {
+            path: "portRange",
+            why: "mode userspace, which upstream no longer has; in others nothing",
+            is_better: true,
+            must: Some("must be a valid port range (e.g. 40000-40999)"),
+        }),
+    },
+];
+
+impl ModeSpec for Spec {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "The original proxy"
+    }
+
+    fn semantics(&self) -> Promises {
+        Promises {
+            undefined_port_of_cluster_ip: Refusal::Untouched,
+            undefined_port_of_external_ip: Refusal::Untouched,
+            unallocated_service_ip: Refusal::Untouched,
+            ping_of_cluster_ip: Refusal::Untouched,
+            default_node_port_addresses: NodePortAddress::All,
+            loopback_node_ports: Loopback::Localhost,
+            link_local_node_ports: true,
+            hairpin_of_other_nodes: true,
+            keeps_source: false,
+            affinity: Remembered::ForServicePort,
+            carries_sctp: false,
+        }
+    }
+
+    fn checks(&self) -> &'static [Check] {
+        CHECKS
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    /// Upstream has this mode no more: its files say the pace where the mode that followed it has it.
+    fn sections(&self) -> Sections {
+        Sections { pace: "iptables", masquerade: "iptables" }
+    }
+
+    fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
+        let (variant, handles) = programs::open(NAME, &request.settings.own)?;
+        let dataplane = Box::new(Userspace::new(handles, request.relay.clone(), options(request.settings)));
+        Ok(Opened { dataplane, drift: vec![DriftSource::Poll(programs::POLL)], program: Some(variant) })
+    }
+
+    /// Nothing listens here, so the ports are examples.
+    fn render(&self, request: &RenderRequest<'_>) -> String {
+        let ports = Ports::examples(request.table);
+        let rules = render(request.table, request.family, &options(request.settings), ports);
+        format!(
+            "# The proxy's ports, from 40000 on, are examples: a running portway lets the kernel choose them.\n{rules}"
+        )
+    }
+
+    fn chains(&self) -> Option<Rules> {
+        Some(Rules::Userspace)
+    }
+
+    fn has_only_chains(&self) -> bool {
+        true
+    }
+
+    fn leftovers(&self) -> Box<dyn Leftovers> {
+        Box::new(Chains)
+    }
+
+    fn deployment(&self) -> Deployment {
+        Deployment { capabilities: &["NET_ADMIN"], packages: &["iptables"] }
+    }
+}
+
+fn options(settings: &ModeSettings) -> Options {
+    Options { default_node_port_addresses: settings.mode.semantics().default_node_port_addresses }
+}
+
+/// Nothing is left but chains: what they lead to has ended with its process.
+struct Chains;
+
+impl Leftovers for Chains {
+    fn take_over(&mut self, _: &mut Serving<'_>, _: &mut TakenOver) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn clean_up(&mut self, _: &CleanupRequest) -> Result<CleanedUp, OpenError> {
+        clean_up_chains()
+    }
+}
