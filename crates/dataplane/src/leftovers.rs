@@ -15,7 +15,7 @@ use model::flows::StaleFlows;
 
 use crate::mode::{Mode, ModeSettings, OpenError};
 use crate::settings::Values;
-use crate::upstream::{self, Problem, Removed};
+use crate::upstream::{self, KnownChains, Problem, Removed};
 
 /// What one mode leaves in this host's kernel. Kept between passes: connections may have to end first.
 pub trait Leftovers: Send {
@@ -60,7 +60,7 @@ pub struct TakenOver {
 }
 
 /// What the operator asked to be removed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CleanupRequest {
     /// The mode's own settings.
     pub own: Values,
@@ -68,6 +68,8 @@ pub struct CleanupRequest {
     pub run_dir: PathBuf,
     /// Also what another program wrote under the names that this mode has.
     pub of_other_programs: bool,
+    /// The chains of all modes.
+    pub known_chains: &'static KnownChains,
 }
 
 /// What a cleanup did.
@@ -84,12 +86,16 @@ pub struct CleanedUp {
 /// The leftovers of all modes, beside the one that serves.
 pub struct AllLeftovers {
     modes: Vec<(Mode, Box<dyn Leftovers>)>,
+    known_chains: KnownChains,
 }
 
 impl AllLeftovers {
     /// Those of these modes.
     pub fn of(modes: &[Mode]) -> Self {
-        Self { modes: modes.iter().map(|mode| (*mode, mode.leftovers())).collect() }
+        Self {
+            modes: modes.iter().map(|mode| (*mode, mode.leftovers())).collect(),
+            known_chains: KnownChains::of(modes.iter().filter_map(|mode| mode.chains())),
+        }
     }
 
     /// Removes the rules of other modes and programs, whose work those of the serving mode do now. One that fails does not hide the others.
@@ -98,7 +104,7 @@ impl AllLeftovers {
         let mut has_swept = false;
         for (mode, leftovers) in &mut self.modes {
             if mode.chains().is_some() && !std::mem::replace(&mut has_swept, true) {
-                sweep(serving, &mut done)?;
+                sweep(&self.known_chains, serving, &mut done)?;
             }
             match leftovers.take_over(serving, &mut done) {
                 Err(reason) if mode.chains().is_none() => return Err(reason),
@@ -111,13 +117,13 @@ impl AllLeftovers {
 }
 
 /// Removes chains of iptables that no mode in force has.
-fn sweep(serving: &Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
+fn sweep(known: &KnownChains, serving: &Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
     let mut nft = nft::Netlink::open().map_err(|error| error.to_string())?;
     let ours = serving
         .program
         .zip(serving.settings.mode.chains())
-        .map(|(variant, rules)| upstream::Ours { variant, rules });
-    let taken = upstream::take_over(&mut Programs::find(), &mut nft, ours);
+        .map(|(variant, chains)| upstream::Ours { variant, chains });
+    let taken = upstream::take_over(known, &mut Programs::find(), &mut nft, ours);
     let (again, stays): (Vec<_>, Vec<_>) = taken.problems.iter().partition(|problem| problem.retry_helps());
     done.removed.extend(taken.removed.iter().map(ToString::to_string));
     done.again = again.first().map(ToString::to_string);
@@ -126,12 +132,14 @@ fn sweep(serving: &Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
 }
 
 /// Removes all chains of iptables that a kube-proxy mode may have written, ours or upstream's: modes share some, so they go together.
-pub(crate) fn clean_up_chains() -> Result<CleanedUp, OpenError> {
+pub(crate) fn clean_up_chains(known: &KnownChains) -> Result<CleanedUp, OpenError> {
     let mut nft = nft::Netlink::open().map_err(|error| OpenError::Host(error.to_string()))?;
-    let done = upstream::clean_up(&mut Programs::find().waiting_for_lock(), &mut nft);
+    let done = upstream::clean_up(known, &mut Programs::find().waiting_for_lock(), &mut nft);
     let lines: Vec<String> = done.removed.iter().map(|removed| format!("Removed {removed}.\n")).collect();
     let text = match (&lines[..], &done.problems[..]) {
-        ([], []) => "No chain of the iptables or userspace mode is in this kernel.\n".to_owned(),
+        ([], []) => {
+            format!("No chain of the {} mode is in this kernel.\n", known.shared_cleanup().join(" or "))
+        }
         ([], _) => "Nothing was removed.\n".to_owned(),
         (lines, _) => lines.concat(),
     };
@@ -140,11 +148,11 @@ pub(crate) fn clean_up_chains() -> Result<CleanedUp, OpenError> {
 }
 
 /// Chains of iptables that a kube-proxy mode, ours or upstream's, has in this kernel, a sentence each. What cannot be looked into is not told.
-pub fn remaining_chains() -> Vec<String> {
+pub fn remaining_chains(known: &KnownChains) -> Vec<String> {
     let Ok(mut nft) = nft::Netlink::open() else { return Vec::new() };
-    let there = upstream::would_clean_up(&mut Programs::find(), &mut nft).removed;
+    let there = upstream::would_clean_up(known, &mut Programs::find(), &mut nft).removed;
     let sentence = |there: &Removed| {
-        let mode = there.whose.cleanup_mode();
+        let mode = there.whose.cleanup_mode(known);
         let unless = if there.whose.is_ours() { "" } else { "unless upstream runs here, " };
         format!("{there} stay: {unless}`portway cleanup --mode {mode}` removes them")
     };

@@ -1,11 +1,10 @@
-//! HOW a kernel is told what should happen: one folder per mode, all with the same files.
+//! HOW a kernel is told what should happen: one folder per mode, and one line in `registry.rs`.
 //!
 //! In: the [`ForwardingTable`], and what of it changed. Out: a kernel that does it, and [`Synced`], a value that says so.
 //!
 //! Absent on purpose: Kubernetes objects, decisions (the table has made them), and time: deletions that must wait are
 //! announced in [`Synced::settle_after`], and the caller comes back.
 
-pub mod chains;
 pub mod checks;
 mod counted;
 pub mod flows;
@@ -24,6 +23,7 @@ pub mod served;
 pub mod settings;
 pub mod upstream;
 pub mod userspace;
+pub mod xtables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -46,9 +46,6 @@ pub trait Dataplane {
 
     /// Deletes what earlier syncs left behind for packets that were on their way.
     fn settle(&mut self) -> Result<Synced, SyncError>;
-
-    /// Removes everything that this mode has ever written, in any version, and nothing else.
-    fn cleanup(&mut self) -> Result<(), SyncError>;
 
     /// What a full sync would write, and then delete, in words. Nothing is written.
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError>;
@@ -92,10 +89,6 @@ impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
 
     fn settle(&mut self) -> Result<Synced, SyncError> {
         (**self).settle()
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        (**self).cleanup()
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
@@ -231,22 +224,22 @@ pub struct RuleCount {
 pub enum SyncError {
     /// `nf_tables` refused. The next sync reads the kernel anew.
     #[error(transparent)]
-    Nftables(#[from] kernel::nft::Error),
+    Nft(#[from] kernel::nft::Error),
     /// An iptables program failed. The next sync reads the kernel anew.
     #[error(transparent)]
-    Iptables(#[from] kernel::xtables::Error),
-    /// Virtual servers, sets, addresses or settings could not be written. The next sync reads the kernel anew.
-    #[error(transparent)]
-    Ipvs(#[from] ipvs::Error),
+    Xtables(#[from] kernel::xtables::Error),
+    /// What this mode alone writes was refused, in a sentence. The next sync reads the kernel anew.
+    #[error("{sentence}")]
+    Other { sentence: String, retry_helps: bool },
 }
 
 impl SyncError {
     /// Whether the same sync may go through later.
     pub fn retry_helps(&self) -> bool {
         match self {
-            SyncError::Nftables(error) => error.retry_helps(),
-            SyncError::Iptables(error) => error.retry_helps(),
-            SyncError::Ipvs(error) => error.retry_helps(),
+            SyncError::Nft(error) => error.retry_helps(),
+            SyncError::Xtables(error) => error.retry_helps(),
+            SyncError::Other { retry_helps, .. } => *retry_helps,
         }
     }
 }

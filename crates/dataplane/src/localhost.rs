@@ -158,10 +158,6 @@ impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
         self.mode.settle()
     }
 
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        self.mode.cleanup()
-    }
-
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         self.mode.differences(desired)
     }
@@ -209,10 +205,6 @@ mod tests {
 
         fn settle(&mut self) -> Result<Synced, SyncError> {
             Ok(Synced::default())
-        }
-
-        fn cleanup(&mut self) -> Result<(), SyncError> {
-            Ok(())
         }
 
         fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {

@@ -3,7 +3,7 @@
 //! In: settings, a forwarding table. Out: an opened dataplane, rules as text, leftovers of earlier processes, and what the mode has to
 //! say about itself to the command line, the config file, `status` and `/metrics`.
 //!
-//! Absent on purpose: any particular mode. `registry.rs` is the list.
+//! Absent on purpose: any particular mode. `registry.rs` is the list, which nothing here may know: modes use this file.
 
 use std::fmt;
 use std::io;
@@ -22,10 +22,10 @@ use crate::checks::{COMMON, Check};
 use crate::leftovers::Leftovers;
 use crate::localhost::{Choice, Localhost};
 use crate::relay::Relays;
-use crate::served::Served;
+use crate::served::{Served, ServingSign};
 use crate::settings::{Setting, Values};
-use crate::upstream::Rules;
-use crate::{Dataplane, Leaving, Meddled, registry};
+use crate::upstream::{ChainSet, KnownChains};
+use crate::{Dataplane, Leaving, Meddled};
 
 /// The bit of the packet mark that hides sources, as upstream has it.
 pub const MASQUERADE_BIT: u8 = 14;
@@ -95,14 +95,14 @@ pub trait ModeSpec: Sync {
         false
     }
 
-    /// The chains of iptables that it writes, where it writes some.
-    fn chains(&self) -> Option<Rules> {
+    /// What in a kernel shows that it serves, in whichever process.
+    fn serving_sign(&self) -> Option<ServingSign> {
         None
     }
 
-    /// Whether chains of iptables are all that it writes: those of several modes are removed together.
-    fn has_only_chains(&self) -> bool {
-        false
+    /// The chains of iptables that it writes, where it writes some.
+    fn chains(&self) -> Option<&'static ChainSet> {
+        None
     }
 
     /// Takes back settings of the kernel that a previous process made for this mode, unless `serving` needs them; all of them without
@@ -251,12 +251,6 @@ impl ModeSettings {
     }
 }
 
-impl Default for ModeSettings {
-    fn default() -> Self {
-        Self::of(registry::default_mode())
-    }
-}
-
 /// What to open.
 #[derive(Clone)]
 pub struct OpenRequest<'a> {
@@ -265,6 +259,8 @@ pub struct OpenRequest<'a> {
     pub relay: SharedRelay,
     /// The folder in which a running portway keeps what lasts until the machine restarts.
     pub run_dir: &'a Path,
+    /// The chains of all modes: [`registry::known_chains`](crate::registry::known_chains).
+    pub known_chains: &'a KnownChains,
 }
 
 impl fmt::Debug for OpenRequest<'_> {
@@ -369,12 +365,6 @@ impl Mode {
         Self(spec)
     }
 
-    /// The mode that has this name or alias.
-    pub fn named(name: &str) -> Option<Self> {
-        let is_it = |mode: &&Self| mode.name() == name || mode.aliases().contains(&name);
-        registry::MODES.iter().find(is_it).copied()
-    }
-
     /// The preconditions of this mode.
     pub fn checks(self) -> impl Iterator<Item = &'static Check> {
         self.0.checks().iter().chain(COMMON)
@@ -408,10 +398,6 @@ impl Mode {
     pub fn has_metric(self, name: &str) -> bool {
         self.upstream_metrics().contains(&name)
     }
-
-    fn place(self) -> Option<usize> {
-        registry::MODES.iter().position(|mode| mode.name() == self.name())
-    }
 }
 
 impl std::ops::Deref for Mode {
@@ -429,19 +415,6 @@ impl PartialEq for Mode {
 }
 
 impl Eq for Mode {}
-
-impl PartialOrd for Mode {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// In the order of the registry.
-impl Ord for Mode {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.place().cmp(&other.place())
-    }
-}
 
 impl fmt::Debug for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

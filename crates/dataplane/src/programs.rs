@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use kernel::xtables::{Error, Family, Programs, Table, Variant, Xtables};
 
-use crate::iptables::choose;
 use crate::mode::{HiddenRules, OpenError};
 use crate::settings::{Commands, Kind, Setting, Values};
-use crate::upstream::{self, Hidden};
+use crate::upstream::{self, Hidden, KnownChains};
+use crate::xtables::choose;
 
 /// How often a table is polled for a flush: the kernel does not notify of what iptables programs do.
 pub(crate) const POLL: Duration = Duration::from_secs(5);
@@ -60,7 +60,11 @@ pub fn chosen(values: &Values) -> Option<Variant> {
 }
 
 /// The programs that `mode` writes with, one for each family that this host has.
-pub(crate) fn open(mode: &str, values: &Values) -> Result<(Variant, Vec<Programs>), OpenError> {
+pub(crate) fn open(
+    mode: &str,
+    values: &Values,
+    known: &KnownChains,
+) -> Result<(Variant, Vec<Programs>), OpenError> {
     let mut found = Programs::find();
     let failed = |error: Error| OpenError::Host(error.to_string());
     let chosen = chosen(values);
@@ -75,7 +79,7 @@ pub(crate) fn open(mode: &str, values: &Values) -> Result<(Variant, Vec<Programs
             "mode `{mode}` needs the program iptables, of either kind, and there is none: install the package iptables{why}"
         )));
     };
-    if let Some(hidden) = upstream::hidden(&mut found).filter(|_| chosen.is_none()) {
+    if let Some(hidden) = upstream::hidden(known, &mut found).filter(|_| chosen.is_none()) {
         refuse_if_seen(variant, hidden)?;
     }
     let mut handles = Vec::new();

@@ -1,12 +1,16 @@
-//! The list of modes. To add one, write its folder and one line here.
+//! The list of modes, and what all of them together know. To add one, write its folder and one line here.
 
-use crate::mode::Mode;
+use std::sync::LazyLock;
+
+use crate::mode::{Mode, ModeSettings};
+use crate::served::{ServingSign, ServingSigns};
+use crate::upstream::KnownChains;
 
 /// All modes, in the order in which they are shown. The first is the default of `portway run`.
 pub static MODES: &[Mode] =
     &[crate::nftables::MODE, crate::iptables::MODE, crate::ipvs::MODE, crate::userspace::MODE];
 
-/// The mode of a run for which none was chosen.
+/// The mode of a run that names none.
 pub fn default_mode() -> Mode {
     MODES[0]
 }
@@ -14,4 +18,51 @@ pub fn default_mode() -> Mode {
 /// Interfaces whose addresses are all Services', whichever mode made them.
 pub fn service_interfaces() -> Vec<&'static str> {
     MODES.iter().filter_map(|mode| mode.service_interface()).collect()
+}
+
+/// The chains of iptables that the modes write.
+pub fn known_chains() -> &'static KnownChains {
+    static KNOWN: LazyLock<KnownChains> =
+        LazyLock::new(|| KnownChains::of(MODES.iter().filter_map(|mode| mode.chains())));
+    &KNOWN
+}
+
+/// By what in a kernel it is seen that a mode serves.
+pub fn serving_signs() -> &'static ServingSigns {
+    static SIGNS: LazyLock<ServingSigns> = LazyLock::new(|| {
+        let signs: Vec<ServingSign> = MODES.iter().filter_map(|mode| mode.serving_sign()).collect();
+        ServingSigns::of(&signs)
+    });
+    &SIGNS
+}
+
+impl Mode {
+    /// The mode that has this name or alias.
+    pub fn named(name: &str) -> Option<Self> {
+        let is_it = |mode: &&Self| mode.name() == name || mode.aliases().contains(&name);
+        MODES.iter().find(is_it).copied()
+    }
+
+    fn place(self) -> Option<usize> {
+        MODES.iter().position(|mode| *mode == self)
+    }
+}
+
+impl PartialOrd for Mode {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// In the order of the registry.
+impl Ord for Mode {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl Default for ModeSettings {
+    fn default() -> Self {
+        Self::of(default_mode())
+    }
 }

@@ -6,6 +6,7 @@ mod twin;
 
 use cluster::Small;
 use dataplane::nftables::{Nftables, Options};
+use dataplane::registry::serving_signs;
 use dataplane::served::is_served;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
@@ -49,13 +50,13 @@ fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
 
 #[test]
 fn rules_of_an_earlier_life_are_seen_and_so_is_a_kernel_without_any() {
-    assert!(!is_served(&mut Simulated::default(), &[]).unwrap());
-    assert!(is_served(&mut held(&web_and(&[])), &[]).unwrap());
+    assert!(!is_served(serving_signs(), &mut Simulated::default(), &[]).unwrap());
+    assert!(is_served(serving_signs(), &mut held(&web_and(&[])), &[]).unwrap());
     let legacy = |table, chain: &str| Legacy {
         family: xtables::Family::V6,
         chains: Some(vec![(table, chain.to_owned())]),
     };
-    let seen = |legacy| is_served(&mut Simulated::default(), &[legacy]).unwrap();
+    let seen = |legacy| is_served(serving_signs(), &mut Simulated::default(), &[legacy]).unwrap();
     for (is_so, table, chain) in [
         (true, Table::Nat, "KUBE-SERVICES"),
         (true, Table::Nat, "PORTWAY-SERVICES"),

@@ -213,7 +213,7 @@ fn a_passing_refusal_withholds_nobody() {
     dataplane.kernel().refuse_address([10, 96, 0, 2].into(), libc::ENOMEM);
     let error = dataplane.sync(&small.table, Scope::Everything).unwrap_err();
     assert!(error.retry_helps());
-    assert!(matches!(error, SyncError::Nftables(_)));
+    assert!(matches!(error, SyncError::Nft(_)));
 }
 
 #[test]

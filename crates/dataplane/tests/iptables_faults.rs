@@ -8,6 +8,7 @@
 mod iptables_ends;
 mod world;
 
+use dataplane::registry::known_chains;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dataplane::iptables::{Iptables, Options};
@@ -325,8 +326,8 @@ fn a_switch_of_programs_that_fails_anywhere_is_ended_by_the_next_try() {
 }
 
 fn take_over(found: &mut Found<Faulty<Simulated>>) -> upstream::TakeOver {
-    let ours = upstream::Ours { variant: Variant::Nft, rules: upstream::Rules::Iptables };
-    upstream::take_over(found, &mut nft::Simulated::default(), Some(ours))
+    let ours = upstream::Ours { variant: Variant::Nft, chains: dataplane::iptables::MODE.chains().unwrap() };
+    upstream::take_over(known_chains(), found, &mut nft::Simulated::default(), Some(ours))
 }
 
 fn all_in_force<'a>(doors: impl Iterator<Item = &'a mut Faulty<Simulated>>) -> Vec<String> {

@@ -7,6 +7,7 @@ mod twin;
 mod world;
 
 mod needs_vm {
+    use dataplane::registry::known_chains;
     use std::collections::BTreeSet;
     use std::process::Command;
     use std::time::Duration;
@@ -86,7 +87,7 @@ mod needs_vm {
                     assert_eq!(real.sync(&world.table, Scope::Everything).unwrap().operations, 0);
                     steps += 1;
                 }
-                real.cleanup().unwrap();
+                real.cleanup(known_chains()).unwrap();
                 assert_eq!(held(real.doors()), BTreeSet::new());
             }
             eprintln!(
@@ -115,7 +116,7 @@ mod needs_vm {
             let (_, readme) = include_str!("../src/ipvs/README.md").split_once("IP Virtual Server").unwrap();
             let (shown, _) = readme.split_once("```").unwrap();
             assert_eq!(lines(&text), lines(&format!("IP Virtual Server{shown}")), "the README shows another");
-            real.cleanup().unwrap();
+            real.cleanup(known_chains()).unwrap();
             assert_eq!(run("cat", &["/proc/sys/net/ipv4/vs/conntrack"]).trim(), "0", "it is as it was");
         });
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
+use dataplane::registry::known_chains;
 use dataplane::upstream::{Problem, TakeOver, Why, take_over};
 use kernel::nft::Netlink;
 use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
@@ -53,7 +54,7 @@ fn take_over_here(with: With) -> TakeOver {
         With::Programs => Programs::find(),
         With::Nothing => Programs::find_in(&[]).waiting_for_lock(),
     };
-    take_over(&mut found, &mut Netlink::open().unwrap(), None)
+    take_over(known_chains(), &mut found, &mut Netlink::open().unwrap(), None)
 }
 
 mod needs_root {

@@ -60,6 +60,8 @@ fn file(name: &str) -> PathBuf {
 }
 
 mod needs_root {
+    use dataplane::registry::known_chains;
+    use dataplane::upstream::clear_all;
     use dataplane::userspace::{Options, Userspace, tables};
     use dataplane::{Dataplane, Scope, relay};
     use kernel::namespace::Namespace;
@@ -104,7 +106,7 @@ mod needs_root {
                     let mut second = Userspace::new(doors(), other, Options::default());
                     let synced = second.sync(&guide.table, Scope::Everything).unwrap();
                     assert_eq!((synced.operations, second.ports()), (0, first.ports()), "{}", guide.name);
-                    second.cleanup().unwrap();
+                    doors().for_each(|mut door| clear_all(known_chains(), &mut door).unwrap());
                     let left: Vec<String> =
                         doors().map(|mut door| door.save(Table::Nat).unwrap().unwrap()).collect();
                     assert!(!left.concat().contains("KUBE-"), "{left:?}");

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
-use dataplane::Mode;
+use dataplane::{Mode, registry};
 
 /// EndpointSlices that are searched for endpoints on this host by another name.
 const SLICES_MAX: usize = 10_000;
@@ -142,7 +142,7 @@ impl Doctor {
     }
 
     fn conditions(&self) -> Conditions {
-        Conditions::read(&|served| self.mode.owns(served, self.program))
+        Conditions::read(registry::serving_signs(), &|served| self.mode.owns(served, self.program))
     }
 
     /// Only where the mode's packets pass the forward hook.

@@ -13,7 +13,7 @@ use kernel::host::{self, Address, Bridge, BridgePort, Route};
 use kernel::sysctl::{Sysctls, ThisMachine};
 use kernel::xtables::Programs;
 
-use crate::served::{self, Served};
+use crate::served::{self, Served, ServingSigns};
 
 /// Links whose settings are read. A host with more has a link for each of its pods, all set alike.
 const LINKS_MAX: usize = 256;
@@ -38,7 +38,7 @@ pub struct Conditions {
     /// Packets that the reverse path filter has dropped (`IPReversePathFilter`).
     pub reverse_path_drops: u64,
     /// Rules that serve and are not ours.
-    pub serving: BTreeSet<Served>,
+    pub serving: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub struct ConntrackLoad {
 
 impl Conditions {
     /// Asks this machine. Rules that are `ours` are not looked for.
-    pub fn read(is_ours: &dyn Fn(Served) -> bool) -> Self {
+    pub fn read(signs: &ServingSigns, is_ours: &dyn Fn(Served) -> bool) -> Self {
         let mut unread = Vec::new();
         let links = get(&mut unread, "links", host::links());
         let bridges = get(&mut unread, "bridges", host::bridges());
@@ -106,8 +106,9 @@ impl Conditions {
         }
         let netstat = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
         conditions.reverse_path_drops = counter(&netstat, "IPReversePathFilter").unwrap_or_default();
-        let serving = served::serving_here(&known_legacy(), is_ours);
-        conditions.serving = get(&mut unread, "rules of other proxies", serving);
+        let serving = served::serving_here(signs, &known_legacy(), is_ours);
+        let serving = get(&mut unread, "rules of other proxies", serving);
+        conditions.serving = serving.into_iter().map(|served| served.describe(signs).to_string()).collect();
         conditions.unread = unread;
         conditions
     }

@@ -10,7 +10,6 @@ use model::{Action, Family, Fate, Frontend, Packet, Protocol, ServiceName};
 
 use super::packet::setting;
 use super::{Check, HostTrouble, Probe, Severity, Subject, Trouble};
-use crate::served::Served;
 
 /// Whether connections without an entry of the connection tracker go on.
 pub const TCP_LOOSE: Check = Check {
@@ -121,7 +120,7 @@ fn accept_ra(subject: &Subject<'_>) -> Vec<HostTrouble> {
 }
 
 fn other_proxy(subject: &Subject<'_>) -> Vec<HostTrouble> {
-    let trouble = |served: &Served| {
+    let trouble = |served: &String| {
         possible(
             &format!(
                 "another proxy's rules serve here too: {served}; whose rule comes first decides, and theirs may lead to pods that are gone"

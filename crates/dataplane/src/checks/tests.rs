@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::conditions::{counter, dropped};
 use super::*;
+use crate::registry::serving_signs;
 use crate::served::Served;
 
 /// What every mode that forwards checks.
@@ -418,7 +419,8 @@ fn advertised_routes_expire_where_advertisements_are_ignored() {
 fn rules_of_another_proxy_are_possible() {
     for family in Family::ALL {
         let mut world = world(family);
-        world.conditions.serving = BTreeSet::from([Served::Chains(Variant::Legacy, family)]);
+        let served = Served::Chains(Variant::Legacy, family);
+        world.conditions.serving = vec![served.describe(serving_signs()).to_string()];
         let found = world.one();
         assert_eq!(check(&found), ("other-proxy", Severity::Possible));
         assert!(

@@ -13,7 +13,6 @@
 //!
 //! Absent on purpose: `route_localnet`. Rules for it are written only when an option asks for them, with their guard.
 
-mod choose;
 pub(crate) mod leftovers;
 mod localnet;
 mod mode;
@@ -22,7 +21,6 @@ mod packets;
 mod render;
 mod sync;
 
-pub use choose::choose;
 pub use mode::MODE;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{Family, ForwardingTable, NodePortAddress, Promises};
@@ -30,10 +28,10 @@ pub use names::{Names, PREFIXES, is_of_a_service_port};
 pub use render::{Renderer, SHARED, TO_NODE_PORTS, TO_SERVICES};
 pub use sync::Iptables;
 
-use crate::chains;
-pub use crate::chains::{Base, Chain, Jump, PortRules, Shared, Tables};
 use crate::checks::{BRIDGE_HAIRPIN, BRIDGE_NETFILTER, Check, FORWARD_FILTER, IP_FORWARD};
 use crate::served::Served;
+use crate::xtables;
+pub use crate::xtables::{Base, Chain, Jump, PortRules, Shared, Tables};
 use kernel::xtables::Variant;
 
 /// What else must be so on this host: packets are translated, and then forwarded as any others.
@@ -48,7 +46,7 @@ pub fn owns(served: Served, program: Option<Variant>) -> bool {
 ///
 /// `iptables-restore --noflush` takes it for IPv4, `ip6tables-restore --noflush` for IPv6.
 pub fn render(desired: &ForwardingTable, family: Family, options: &Options) -> String {
-    chains::render(options, desired, family)
+    xtables::render(options, desired, family)
 }
 
 /// What the operator chose for this mode.
@@ -88,7 +86,7 @@ impl Default for Options {
             drops_invalid: true,
             // Upstream's number.
             comments: Comments::UpTo(1000),
-            lines_at_once: chains::LINES_AT_ONCE,
+            lines_at_once: xtables::LINES_AT_ONCE,
         }
     }
 }

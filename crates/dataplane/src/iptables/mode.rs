@@ -8,7 +8,7 @@ use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 
 use super::localnet::{self, Localnet};
-use super::{CHECKS, Iptables, Options, owns, render};
+use super::{CHECKS, Iptables, Options, leftovers, owns, render};
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
@@ -16,9 +16,10 @@ use crate::mode::{
     Opened, RenderRequest,
 };
 use crate::programs;
-use crate::served::Served;
+use crate::served::{Served, ServingSign};
 use crate::settings::{Commands, Kind, Setting, Values};
-use crate::upstream::Rules;
+use crate::upstream::ChainSet;
+use crate::xtables::SERVICES;
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -27,7 +28,7 @@ pub const MODE: Mode = Mode::new(&Spec);
 #[derive(Debug)]
 struct Spec;
 
-const NAME: &str = "iptables";
+pub(super) const NAME: &str = "iptables";
 
 /// Node ports on 127.0.0.0/8 by rules.
 const LOCALHOST: &str = "iptables-localhost-nodeports";
@@ -84,7 +85,7 @@ impl ModeSpec for Spec {
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
         let settings = request.settings;
-        let (variant, handles) = programs::open(NAME, &settings.own)?;
+        let (variant, handles) = programs::open(NAME, &settings.own, request.known_chains)?;
         let mut dataplane = Iptables::beside(handles, options(settings), sysctl::ThisMachine);
         if has_localnet(settings) {
             Localnet::refuse_if_read_only()?;
@@ -103,8 +104,12 @@ impl ModeSpec for Spec {
         owns(served, program)
     }
 
-    fn chains(&self) -> Option<Rules> {
-        Some(Rules::Iptables)
+    fn serving_sign(&self) -> Option<ServingSign> {
+        Some(ServingSign::Chain(SERVICES))
+    }
+
+    fn chains(&self) -> Option<&'static ChainSet> {
+        Some(&leftovers::CHAINS)
     }
 
     fn restore_settings(
@@ -113,10 +118,6 @@ impl ModeSpec for Spec {
         run_dir: &Path,
     ) -> Result<Option<&'static str>, OpenError> {
         if serving.is_some_and(has_localnet) { Ok(None) } else { Localnet::new(run_dir).close() }
-    }
-
-    fn has_only_chains(&self) -> bool {
-        true
     }
 
     fn leftovers(&self) -> Box<dyn Leftovers> {
@@ -168,7 +169,7 @@ impl Leftovers for ChainsAndLocalnet {
         Ok(())
     }
 
-    fn clean_up(&mut self, _: &CleanupRequest) -> Result<CleanedUp, OpenError> {
-        clean_up_chains()
+    fn clean_up(&mut self, request: &CleanupRequest) -> Result<CleanedUp, OpenError> {
+        clean_up_chains(request.known_chains)
     }
 }

@@ -9,7 +9,7 @@ use kernel::xtables::ChainName;
 use model::net::show_address_and_port;
 use model::{Endpoint, ServicePortId};
 
-use crate::chains::{hash, name};
+use crate::xtables::{hash, name};
 
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
 pub(super) const POSTROUTING: &str = "KUBE-POSTROUTING";
@@ -78,7 +78,7 @@ mod tests {
     use model::{Protocol, ServiceName};
 
     use super::*;
-    use crate::chains::SERVICES;
+    use crate::xtables::SERVICES;
 
     fn names(namespace: &str, name: &str, port: &str, protocol: Protocol) -> Names {
         let service = ServiceName::new(namespace, name);

@@ -9,8 +9,8 @@ use kernel::xtables::{Rule, Table, Target, Xtables};
 
 use super::Options;
 use super::names::{FORWARD, MARK_MASQ};
-use crate::chains::Families;
 use crate::counted::{Counted, RunningCount};
+use crate::xtables::Families;
 
 /// When somebody looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

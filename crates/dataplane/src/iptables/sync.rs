@@ -7,8 +7,8 @@ use model::ForwardingTable;
 use super::Options;
 use super::localnet::Localnet;
 use super::packets::{Look, PacketCounts};
-use crate::chains::Families;
 use crate::programs;
+use crate::xtables::Families;
 use crate::{Counted, Dataplane, Scope, SyncError, Synced};
 
 /// The connection tracker takes no packet for invalid that is outside of TCP's window.
@@ -101,10 +101,6 @@ impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         self.read_settings();
         self.families.differences(desired)
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        self.families.cleanup()
     }
 
     fn try_to_write(&mut self) -> Result<(), String> {

@@ -50,11 +50,17 @@ pub(super) fn refused(refused: Vec<Refused>) -> Result<(), SyncError> {
     }
 }
 
+impl From<Error> for SyncError {
+    fn from(error: Error) -> Self {
+        Self::Other { sentence: error.to_string(), retry_helps: error.retry_helps() }
+    }
+}
+
 macro_rules! through_error {
     ($($from:ty),*) => {$(
         impl From<$from> for SyncError {
             fn from(error: $from) -> Self {
-                Self::Ipvs(error.into())
+                Error::from(error).into()
             }
         }
     )*};

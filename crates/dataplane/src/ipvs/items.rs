@@ -10,7 +10,7 @@ use kernel::ipvs::{VirtualServer, What};
 use model::{Family, Frontend, ServicePortId};
 
 use super::names::SetId;
-use crate::chains::number_of;
+use crate::xtables::number_of;
 
 /// Where something is dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

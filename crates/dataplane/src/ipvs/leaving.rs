@@ -7,7 +7,6 @@ use kernel::xtables::Programs;
 
 use super::mode::{NAME, handles, has_leftovers, is_present, of_this_machine};
 use super::{Error, Options, Traces, Withdrawn, are_settings_forgotten, remove_upstreams_sets, withdraw};
-use crate::Dataplane as _;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
 use crate::mode::{ModeSettings, OpenError};
 
@@ -50,11 +49,11 @@ impl Leftovers for LeavingServers {
         }
         let settings = ModeSettings { own: request.own.clone(), ..ModeSettings::of(super::MODE) };
         let options = super::own_settings::options(&settings);
-        let (mut dataplane, _) = of_this_machine(&settings)?;
+        let (mut dataplane, _) = of_this_machine(&settings, request.known_chains)?;
         let found =
             Traces::read(dataplane.doors(), &options).map_err(host)?.with_chains(dataplane.programs());
         let is_forgotten = are_settings_forgotten(&mut dataplane.doors().sets).map_err(host)?;
-        dataplane.cleanup().map_err(host)?;
+        dataplane.cleanup(request.known_chains).map_err(host)?;
         let text = if found.is_empty() {
             "Nothing of the ipvs mode is in this kernel.\n".to_owned()
         } else if is_forgotten {

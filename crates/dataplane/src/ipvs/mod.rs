@@ -17,6 +17,7 @@
 //! | `marks` | numbers of virtual servers by mark |
 //! | `drain` | real servers that wait for their connections to end |
 //! | `settings`, `timeouts` | settings of the kernel |
+//! | `chain_set` | which chains of iptables are its own, or upstream's |
 //! | `bound` | which addresses of this host are Services' |
 //! | `doors`, `write` | the doors, and carrying out steps |
 //! | `sync`, `cleanup` | the mode itself |
@@ -28,6 +29,7 @@
 
 mod bound;
 mod carried;
+mod chain_set;
 mod cleanup;
 mod doors;
 mod drain;
@@ -66,7 +68,6 @@ use model::fate::{Loopback, Refusal, Remembered};
 use model::net::IpNet;
 use model::{NodePortAddress, Promises};
 pub use names::SetId;
-pub(crate) use names::{PREFIX, SERVICES, WORDS};
 pub use render::render;
 pub use scheduler::{Scheduler, UnknownScheduler};
 pub use settings::{apply as make_settings, are_forgotten as are_settings_forgotten};

@@ -10,9 +10,10 @@ use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 use serde_json::Value;
 
+use super::chain_set::CHAINS;
 use super::leaving::LeavingServers;
 use super::status::IpvsStatus;
-use super::{Bound, CHECKS, DUMMY, Error, Ipvs, Kernel, own_settings, owns, render};
+use super::{Bound, CHECKS, DUMMY, Error, Ipvs, Kernel, names, own_settings, owns, render};
 use crate::Leaving;
 use crate::checks::Check;
 use crate::leftovers::Leftovers;
@@ -21,9 +22,9 @@ use crate::mode::{
     RenderRequest, Sections, TrafficSource,
 };
 use crate::programs;
-use crate::served::Served;
+use crate::served::{Served, ServingSign};
 use crate::settings::{Setting, Values};
-use crate::upstream::Rules;
+use crate::upstream::{ChainSet, KnownChains};
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -73,7 +74,7 @@ impl ModeSpec for Spec {
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
-        let (dataplane, variant) = of_this_machine(request.settings)?;
+        let (dataplane, variant) = of_this_machine(request.settings, request.known_chains)?;
         let drift = vec![DriftSource::Poll(programs::POLL), DriftSource::HostEvents];
         Ok(Opened { dataplane: Box::new(dataplane), drift, program: Some(variant) })
     }
@@ -101,8 +102,12 @@ impl ModeSpec for Spec {
         owns(served, program)
     }
 
-    fn chains(&self) -> Option<Rules> {
-        Some(Rules::Ipvs)
+    fn serving_sign(&self) -> Option<ServingSign> {
+        Some(ServingSign::Chain(names::SERVICES))
+    }
+
+    fn chains(&self) -> Option<&'static ChainSet> {
+        Some(&CHAINS)
     }
 
     fn leftovers(&self) -> Box<dyn Leftovers> {
@@ -150,10 +155,11 @@ impl ModeSpec for Spec {
 /// The mode, with virtual servers, sets, addresses and settings of this machine; and its program.
 pub(super) fn of_this_machine(
     settings: &ModeSettings,
+    known: &KnownChains,
 ) -> Result<(Ipvs<Programs, Handles>, Variant), OpenError> {
     // First what a kernel may lack: whoever has no IPVS need not install a program before hearing it.
     let kernel = handles().map_err(|error| OpenError::Host(error.to_string()))?;
-    let (variant, programs) = programs::open(NAME, &settings.own)?;
+    let (variant, programs) = programs::open(NAME, &settings.own, known)?;
     let began = Instant::now();
     Ok((Ipvs::new(programs, kernel, own_settings::options(settings), move || began.elapsed()), variant))
 }

@@ -6,7 +6,7 @@ use kernel::ipvs::Protocol;
 use kernel::xtables::ChainName;
 use model::Family;
 
-use crate::chains::name;
+use crate::xtables::name;
 
 /// The comment of every rule that leads to our chains.
 pub(crate) const WORDS: &str = "portway ipvs";

@@ -23,8 +23,9 @@ use super::steps::{Draining, Plan, Step, plan};
 use super::wanted::Wanted;
 use super::write::{self, Trouble};
 use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
-use crate::chains::{Families, family_of};
 use crate::programs;
+use crate::upstream::KnownChains;
+use crate::xtables::{Families, family_of};
 use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A sync takes out what the kernel refuses and goes through the rest again, at most so often. One pass is enough for all that is refused
@@ -335,6 +336,17 @@ fn left_behind(item: &Item, desired: &ForwardingTable) -> Option<Frontend> {
     desired.route(&frontend).is_none().then_some(frontend)
 }
 
+impl<X: Xtables, D: Doors> Ipvs<X, D> {
+    /// Removes everything that this mode has ever written, in any version, with all chains that are known.
+    pub fn cleanup(&mut self, known: &KnownChains) -> Result<(), SyncError> {
+        self.node = None;
+        self.drain = Drain::default();
+        cleanup::servers(&mut self.doors, &self.families, &self.options)?;
+        self.rules.cleanup(known)?;
+        cleanup::sets(&mut self.doors)
+    }
+}
+
 impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let mut synced = Synced::default();
@@ -350,14 +362,6 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
         let mut synced = self.rules.settle()?;
         self.remove_drained(&mut synced).inspect_err(|_| self.node = None)?;
         Ok(synced)
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        self.node = None;
-        self.drain = Drain::default();
-        cleanup::servers(&mut self.doors, &self.families, &self.options)?;
-        self.rules.cleanup()?;
-        cleanup::sets(&mut self.doors)
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {

@@ -30,7 +30,7 @@ use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::{Error, Kernel, Transaction};
 use kernel::sysctl::{self, Sysctls};
-pub(crate) use layout::TABLE;
+use layout::TABLE;
 pub use meddling::Listener;
 pub use mode::MODE;
 use model::{Family, ForwardingTable, Promises, ServicePortId};
@@ -46,7 +46,7 @@ pub const CHECKS: &[Check] = &[IP_FORWARD, FORWARD_FILTER, BRIDGE_NETFILTER, BRI
 
 /// Are these rules of this mode?
 pub fn owns(served: Served) -> bool {
-    matches!(served, Served::Table(_))
+    matches!(served, Served::Table(..))
 }
 
 /// A packet is long past its lookups after this: what nothing leads to any more can go.
@@ -141,6 +141,26 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     }
 }
 
+impl<K: Kernel, S: Sysctls> Nftables<K, S> {
+    /// Removes everything that this mode has ever written, in any version, and nothing else.
+    pub fn cleanup(&mut self) -> Result<(), SyncError> {
+        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+            let tables = self.kernel.tables(family)?;
+            for table in tables.iter().filter(|table| is_ours(table)) {
+                if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
+                    continue;
+                }
+                for step in adopt::removal(&mut self.kernel, family, &table.name)? {
+                    self.kernel.run(&step)?;
+                }
+            }
+        }
+        self.v4.forget();
+        self.v6.forget();
+        Ok(())
+    }
+}
+
 impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
     fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
         let mut synced = Synced::default();
@@ -203,23 +223,6 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
     fn counted(&mut self) -> Counted {
         self.packets.look(&mut self.kernel);
         Counted { localhost_rejected: self.packets.totals(), ..Counted::default() }
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
-            let tables = self.kernel.tables(family)?;
-            for table in tables.iter().filter(|table| is_ours(table)) {
-                if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
-                    continue;
-                }
-                for step in adopt::removal(&mut self.kernel, family, &table.name)? {
-                    self.kernel.run(&step)?;
-                }
-            }
-        }
-        self.v4.forget();
-        self.v6.forget();
-        Ok(())
     }
 }
 

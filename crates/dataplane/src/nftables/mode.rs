@@ -9,15 +9,15 @@ use kernel::xtables::Variant;
 use model::Promises;
 
 use super::families::{Families, HostKernel};
-use super::{CHECKS, Listener, Nftables, Options, owns, render, take_over};
+use super::{CHECKS, Listener, Nftables, Options, TABLE, owns, render, take_over};
+use crate::Meddled;
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
 use crate::mode::{
     Deployment, DriftSource, ForeignWrites, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
     RenderRequest,
 };
-use crate::served::Served;
-use crate::{Dataplane as _, Meddled};
+use crate::served::{Served, ServingSign};
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -26,7 +26,7 @@ pub const MODE: Mode = Mode::new(&Spec);
 #[derive(Debug)]
 struct Spec;
 
-const NAME: &str = "nftables";
+pub(super) const NAME: &str = "nftables";
 
 impl ModeSpec for Spec {
     fn name(&self) -> &'static str {
@@ -66,6 +66,10 @@ impl ModeSpec for Spec {
 
     fn owns(&self, served: Served, _: Option<Variant>) -> bool {
         owns(served)
+    }
+
+    fn serving_sign(&self) -> Option<ServingSign> {
+        Some(ServingSign::Table(TABLE))
     }
 
     fn leftovers(&self) -> Box<dyn Leftovers> {

@@ -28,8 +28,8 @@
 //! jump where `FORWARD` refuses what nobody lets pass, for it is what lets service traffic pass there; a cleanup, after which no
 //! Service works, takes it too. Each is told.
 //!
-//! Absent on purpose: upstream's nftables mode, whose table is replaced by `nftables`; the virtual servers, sets and addresses of its
-//! IPVS mode, which `ipvs` knows; and stopping it: a kube-proxy that still runs would write its rules again.
+//! Absent on purpose: any mode's names, which its folder gives as a [`ChainSet`]; what upstream's modes write beside chains of iptables, which
+//! the mode of the same name removes; and stopping upstream: a kube-proxy that still runs would write its rules again.
 
 mod names;
 mod removal;
@@ -40,7 +40,8 @@ use std::iter;
 use kernel::nft::{self, OtherTables};
 use kernel::xtables::{Error, Family, Found, NftTables, Table, Variant, Xtables};
 
-pub use names::{Rules, Whose, is_theirs};
+pub(crate) use names::NODE_PORTS;
+pub use names::{ChainSet, JumpTo, KnownChains, Named, Whose};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
 
 /// In the order in which they are cleared.
@@ -114,6 +115,8 @@ pub enum Problem {
         whose: Option<Whose>,
         /// What is wrong with the one that was found, if one was.
         because: Vec<Error>,
+        /// The mode whose cleanup removes them.
+        cleanup_mode: &'static str,
     },
     /// The tables of iptables-nft could not be read, and there is no program that could.
     Unread {
@@ -135,7 +138,7 @@ impl Problem {
             Self::Failed { variant, family, table, whose, error } => {
                 format!("chains of {whose} stay from table {table} on ({variant}, {family}): {error}")
             }
-            Self::NoProgram { variant, family, whose, because } => {
+            Self::NoProgram { variant, family, whose, because, .. } => {
                 let are = are_in(*variant, whose.as_ref());
                 let way_out = format!(
                     "{are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: install \
@@ -166,12 +169,12 @@ impl fmt::Display for Problem {
                 f,
                 "chains of {whose} stay in table {table} ({variant}, {family}), and the rules of this mode are in force beside them: {error}"
             ),
-            Self::NoProgram { variant, family, whose, because } => {
+            Self::NoProgram { variant, family, whose, because, cleanup_mode } => {
                 let are = are_in(*variant, whose.as_ref());
                 write!(
                     f,
                     "{are} ({variant}, {family}), and there is no program `{variant}` here to remove them, so they stay: run \
-                     `portway cleanup --mode iptables --force` with a portway beside which the package iptables is installed"
+                     `portway cleanup --mode {cleanup_mode} --force` with a portway beside which the package iptables is installed"
                 )?;
                 because.iter().try_for_each(|error| write!(f, "; {error}"))
             }
@@ -198,40 +201,49 @@ fn are_in(variant: Variant, whose: Option<&Whose>) -> String {
 }
 
 /// What of all this is in force now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ours {
     /// The program that ours uses.
     pub variant: Variant,
-    /// Whose rules they are.
-    pub rules: Rules,
+    /// Its chains.
+    pub chains: &'static ChainSet,
 }
 
 /// Removes what iptables, IPVS and userspace modes left on this machine, upstream's or ours; except the chains of the mode that is in force,
 /// behind the doors of its program. Call it when ours is in force. A second call removes nothing,
 /// and tells again what stays.
 pub fn take_over<X: Xtables>(
+    known: &KnownChains,
     found: &mut Found<X>,
     nft: &mut impl OtherTables,
     ours: Option<Ours>,
 ) -> TakeOver {
-    sweep(found, nft, &move |door, table| {
+    sweep(known, found, nft, &move |door, table| {
         let ours = ours.filter(|ours| ours.variant == door.variant());
-        clear(door, table, Occasion::TakeOver(ours.map(|ours| ours.rules)))
+        clear(known, door, table, Occasion::TakeOver(ours.map(|ours| ours.chains)))
     })
 }
 
 /// The same behind all doors, for somebody who wants to be rid of it all: Services need not go on.
-pub fn clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables) -> TakeOver {
-    sweep(found, nft, &|door, table| clear(door, table, Occasion::Cleanup))
+pub fn clean_up<X: Xtables>(
+    known: &KnownChains,
+    found: &mut Found<X>,
+    nft: &mut impl OtherTables,
+) -> TakeOver {
+    sweep(known, found, nft, &|door, table| clear(known, door, table, Occasion::Cleanup))
 }
 
 /// What [`clean_up`] would do. Nothing is done.
-pub fn would_clean_up<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables) -> TakeOver {
-    sweep(found, nft, &|door, table| look(door, table, Occasion::Cleanup))
+pub fn would_clean_up<X: Xtables>(
+    known: &KnownChains,
+    found: &mut Found<X>,
+    nft: &mut impl OtherTables,
+) -> TakeOver {
+    sweep(known, found, nft, &|door, table| look(known, door, table, Occasion::Cleanup))
 }
 
 /// What is done to a table behind a door, or found there.
-type Deed = dyn Fn(&mut dyn Xtables, Table) -> Result<Option<Removal>, Error>;
+type Deed<'a> = dyn Fn(&mut dyn Xtables, Table) -> Result<Option<Removal>, Error> + 'a;
 
 /// What is known of one program's tables of one family.
 enum Seen {
@@ -243,13 +255,18 @@ enum Seen {
 }
 
 /// The program goes before our own way: it prints every rule, and its text is what the removal was made for.
-fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &Deed) -> TakeOver {
+fn sweep<X: Xtables>(
+    known: &KnownChains,
+    found: &mut Found<X>,
+    nft: &mut impl OtherTables,
+    deed: &Deed<'_>,
+) -> TakeOver {
     let mut done = TakeOver::default();
     for family in Family::ALL {
         for variant in Variant::ALL {
             let seen = match variant {
-                Variant::Nft => seen_in_nft(nft, family),
-                Variant::Legacy => seen_in_legacy(found, family),
+                Variant::Nft => seen_in_nft(known, nft, family),
+                Variant::Legacy => seen_in_legacy(known, found, family),
             };
             let (whose, error) = match seen {
                 Seen::Nothing => continue,
@@ -260,7 +277,7 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &De
             if !is_shut(found, variant, family)
                 && let Some(door) = found.door(variant, family)
             {
-                remove(door, deed, may_be, &mut done);
+                remove(known, door, deed, may_be, &mut done);
                 continue;
             }
             if let Some(error) = error {
@@ -271,11 +288,12 @@ fn sweep<X: Xtables>(found: &mut Found<X>, nft: &mut impl OtherTables, deed: &De
             }
             let legacy = found.legacy_tables.iter_mut().find(|tables| tables.family() == family);
             match (variant, legacy) {
-                (Variant::Nft, _) => remove(&mut NftTables::new(nft, family), deed, may_be, &mut done),
-                (Variant::Legacy, Some(tables)) => remove(tables, deed, may_be, &mut done),
+                (Variant::Nft, _) => remove(known, &mut NftTables::new(nft, family), deed, may_be, &mut done),
+                (Variant::Legacy, Some(tables)) => remove(known, tables, deed, may_be, &mut done),
                 (Variant::Legacy, None) => {
                     let because = found.problems.clone();
-                    done.problems.push(Problem::NoProgram { variant, family, whose, because });
+                    let cleanup_mode = known.cleanup_mode();
+                    done.problems.push(Problem::NoProgram { variant, family, whose, because, cleanup_mode });
                 }
             }
         }
@@ -299,34 +317,24 @@ fn not_permitted(door: &mut impl Xtables) -> Option<Error> {
     }
 }
 
-fn seen_in_legacy<X>(found: &Found<X>, family: Family) -> Seen {
+fn seen_in_legacy<X>(known: &KnownChains, found: &Found<X>, family: Family) -> Seen {
     let Some(legacy) = found.legacy.iter().find(|legacy| legacy.family == family) else {
         return Seen::Nothing;
     };
     let Some(chains) = &legacy.chains else { return Seen::Unknown(None) };
-    seen(chains.iter().map(|(table, chain)| (*table, chain.as_str())))
+    seen(known, chains.iter().map(|(table, chain)| (*table, chain.as_str())))
 }
 
-fn seen<'a>(chains: impl Iterator<Item = (Table, &'a str)>) -> Seen {
+fn seen<'a>(known: &KnownChains, chains: impl Iterator<Item = (Table, &'a str)>) -> Seen {
     let mut found = Seen::Nothing;
-    for (table, chain) in chains.filter(|(table, chain)| is_theirs(*table, chain)) {
-        let mut whose = Whose::of_chains(table, [chain]);
+    for (table, chain) in chains.filter(|(table, chain)| known.is_theirs(*table, chain)) {
+        let mut whose = known.whose(table, [chain]);
         if let Seen::Chains(before) = found {
             whose.add(before);
         }
         found = Seen::Chains(whose);
     }
     found
-}
-
-/// Whether chains of theirs are in the legacy tables, or may be.
-fn is_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
-    !matches!(seen_in_legacy(found, family), Seen::Nothing)
-}
-
-/// Whether the kernel told of chains of theirs in the legacy tables.
-fn is_seen_in_legacy<X>(found: &Found<X>, family: Family) -> bool {
-    matches!(seen_in_legacy(found, family), Seen::Chains(_))
 }
 
 /// Legacy tables with chains of theirs, into which we may not look.
@@ -340,10 +348,13 @@ pub struct Hidden {
 
 /// Chains of theirs that are in legacy tables into which we may not look, or may be; those that were seen, if some were. Rules that we write
 /// elsewhere may come after those.
-pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Hidden> {
-    let families = Family::ALL.into_iter().filter(|family| is_in_legacy(found, *family)).collect::<Vec<_>>();
-    let refused = families.into_iter().filter_map(|family| {
-        let is_seen = is_seen_in_legacy(found, family);
+pub fn hidden<X: Xtables>(known: &KnownChains, found: &mut Found<X>) -> Option<Hidden> {
+    let refused = Family::ALL.into_iter().filter_map(|family| {
+        let is_seen = match seen_in_legacy(known, found, family) {
+            Seen::Nothing => return None,
+            Seen::Chains(_) => true,
+            Seen::Unknown(_) => false,
+        };
         let error = not_permitted(found.door(Variant::Legacy, family)?)?;
         Some(Hidden { is_seen, error })
     });
@@ -351,9 +362,9 @@ pub fn hidden<X: Xtables>(found: &mut Found<X>) -> Option<Hidden> {
 }
 
 /// Whether there is anything of theirs behind this door that could be removed.
-pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
+pub fn find(known: &KnownChains, door: &mut impl Xtables) -> Result<bool, Error> {
     for table in TABLES {
-        let removal = look(door, table, Occasion::TakeOver(None))?;
+        let removal = look(known, door, table, Occasion::TakeOver(None))?;
         if removal.is_some_and(|removal| !removal.texts.is_empty()) {
             return Ok(true);
         }
@@ -361,13 +372,13 @@ pub fn find(door: &mut impl Xtables) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Clears the tables behind one door of all chains of these names. Ours in iptables mode have them too.
-pub fn clear_all(door: &mut impl Xtables) -> Result<(), Error> {
-    TABLES.into_iter().try_for_each(|table| clear(door, table, Occasion::Cleanup).map(drop))
+/// Clears the tables behind one door of all chains that are known.
+pub fn clear_all(known: &KnownChains, door: &mut impl Xtables) -> Result<(), Error> {
+    TABLES.into_iter().try_for_each(|table| clear(known, door, table, Occasion::Cleanup).map(drop))
 }
 
 /// Clears the tables behind one door, as far as that goes.
-fn remove(door: &mut dyn Xtables, deed: &Deed, seen: Whose, done: &mut TakeOver) {
+fn remove(known: &KnownChains, door: &mut dyn Xtables, deed: &Deed<'_>, seen: Whose, done: &mut TakeOver) {
     let (variant, family) = (door.variant(), door.family());
     let mut removed = Removed { variant, family, chains: 0, jumps: 0, whose: Whose::default() };
     for table in TABLES {
@@ -382,7 +393,7 @@ fn remove(door: &mut dyn Xtables, deed: &Deed, seen: Whose, done: &mut TakeOver)
             Ok(None) => {}
             Err(error) => {
                 // Rules tell more than names.
-                let rules = look(door, table, Occasion::Cleanup).ok().flatten();
+                let rules = look(known, door, table, Occasion::Cleanup).ok().flatten();
                 let mut whose = seen;
                 whose.add(rules.map(|removal| removal.whose).unwrap_or_default());
                 done.problems.push(Problem::Failed { variant, family, table, whose, error });
@@ -396,12 +407,17 @@ fn remove(door: &mut dyn Xtables, deed: &Deed, seen: Whose, done: &mut TakeOver)
 }
 
 /// Clears one table. Somebody may have changed it between the look and the deed, so a refusal is worth a second look.
-fn clear(door: &mut dyn Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
-    let Some(removal) = look(door, table, occasion)? else { return Ok(None) };
+fn clear(
+    known: &KnownChains,
+    door: &mut dyn Xtables,
+    table: Table,
+    occasion: Occasion,
+) -> Result<Option<Removal>, Error> {
+    let Some(removal) = look(known, door, table, occasion)? else { return Ok(None) };
     match carry_out(door, &removal) {
         Ok(()) => Ok(Some(removal)),
         Err(Error::Refused { .. }) => {
-            let Some(removal) = look(door, table, occasion)? else { return Ok(None) };
+            let Some(removal) = look(known, door, table, occasion)? else { return Ok(None) };
             carry_out(door, &removal).map(|()| Some(removal))
         }
         Err(error) => Err(error),
@@ -412,18 +428,23 @@ fn carry_out(door: &mut dyn Xtables, removal: &Removal) -> Result<(), Error> {
     removal.texts.iter().try_for_each(|text| door.restore(text))
 }
 
-fn look(door: &mut dyn Xtables, table: Table, occasion: Occasion) -> Result<Option<Removal>, Error> {
+fn look(
+    known: &KnownChains,
+    door: &mut dyn Xtables,
+    table: Table,
+    occasion: Occasion,
+) -> Result<Option<Removal>, Error> {
     let piece = match door.variant() {
         Variant::Nft => NFT_PIECE,
         // It exchanges the whole table each time, however little changes.
         Variant::Legacy => usize::MAX,
     };
-    Ok(door.save(table)?.and_then(|saved| removal(table, &saved, piece, occasion)))
+    Ok(door.save(table)?.and_then(|saved| removal(known, table, &saved, piece, occasion)))
 }
 
 /// The chains of theirs in the tables that iptables-nft uses. Asking the program would take longer, and it cannot read tables of the same
 /// names that somebody made with `nft`.
-fn seen_in_nft(nft: &mut impl OtherTables, family: Family) -> Seen {
+fn seen_in_nft(known: &KnownChains, nft: &mut impl OtherTables, family: Family) -> Seen {
     let family = match family {
         Family::V4 => nft::Family::Ip,
         Family::V6 => nft::Family::Ip6,
@@ -435,7 +456,7 @@ fn seen_in_nft(nft: &mut impl OtherTables, family: Family) -> Seen {
             Err(error) => return Seen::Unknown(Some(error)),
         }
     }
-    seen(chains.iter().map(|(table, chain)| (*table, &**chain)))
+    seen(known, chains.iter().map(|(table, chain)| (*table, &**chain)))
 }
 
 #[cfg(test)]

@@ -1,160 +1,170 @@
 //! Which chains and which jumps are a kube-proxy's, upstream's or ours, and whose of the two, where that can be told.
 //!
-//! In: a table and a name, or a rule as `iptables-save` prints it. Out: whether upstream's iptables mode made it, in any version
-//! since 1.8 or so, its IPVS mode, or its userspace mode, which ended with 1.25 and whose own cleanup nobody has any more; or ours of
-//! these modes.
+//! In: a table and a name, or a rule as `iptables-save` prints it. Out: whether one of the known modes made it, in any version of
+//! upstream since 1.8 or so, or in ours.
 //!
-//! Absent on purpose: kubelet's `KUBE-FIREWALL`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup
-//! leaves alone, too.
+//! Absent on purpose: the names themselves, which each mode's folder has in a [`ChainSet`]; and kubelet's `KUBE-FIREWALL`,
+//! `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, which upstream's own cleanup leaves alone, too.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use kernel::xtables::{Table, words};
 
-use crate::{iptables, ipvs, userspace};
-
 /// Lets a masquerade mark, and what is established, pass through `FORWARD`.
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
-/// Sets the mark by which connections are masqueraded, in our mode as in theirs.
+/// Sets the mark by which connections are masqueraded, in our modes as in theirs.
 pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
-
-/// Ours alone: pods in several networks of one family. It leads to the mark.
-const MARK_OUTSIDE: &str = "KUBE-SVC-MARK-OUTSIDE";
-
-/// The chains of both modes.
-const COMMON: &[(Table, &str)] = &[
-    (Table::Filter, "KUBE-SERVICES"),
-    (Table::Filter, "KUBE-EXTERNAL-SERVICES"),
-    (Table::Filter, "KUBE-NODEPORTS"),
-    (Table::Filter, "KUBE-PROXY-FIREWALL"),
-    (Table::Filter, CANARY),
-    (Table::Nat, CANARY),
-    (Table::Mangle, CANARY),
-];
-const CANARY: &str = "KUBE-PROXY-CANARY";
-/// In nat, the IPVS mode of upstream calls its own `KUBE-NODE-PORT`.
-const NAT_NODE_PORTS: &str = "KUBE-NODEPORTS";
-/// Those of the iptables mode.
-const IPTABLES: &[(Table, &str)] = &[
-    (Table::Filter, FORWARD),
-    (Table::Nat, "KUBE-SERVICES"),
-    (Table::Nat, NAT_NODE_PORTS),
-    (Table::Nat, "KUBE-POSTROUTING"),
-    (Table::Nat, MARK_OUTSIDE),
-    (Table::Nat, MARK_MASQ),
-];
-/// Those of the userspace mode.
-const USERSPACE: &[(Table, &str)] = &[
-    (Table::Filter, "KUBE-NODEPORT-NON-LOCAL"),
-    (Table::Nat, "KUBE-PORTALS-CONTAINER"),
-    (Table::Nat, "KUBE-PORTALS-HOST"),
-    (Table::Nat, "KUBE-NODEPORT-CONTAINER"),
-    (Table::Nat, "KUBE-NODEPORT-HOST"),
-];
-/// Those of upstream's IPVS mode that no other mode has. Its `KUBE-FIREWALL`, until 1.24, was in nat; kubelet's is in filter.
-const UPSTREAMS_IPVS: &[(Table, &str)] = &[
-    (Table::Filter, "KUBE-NODE-PORT"),
-    (Table::Filter, "KUBE-SOURCE-RANGES-FIREWALL"),
-    (Table::Filter, "KUBE-IPVS-FILTER"),
-    (Table::Filter, "KUBE-IPVS-OUT-FILTER"),
-    (Table::Nat, "KUBE-NODE-PORT"),
-    (Table::Nat, "KUBE-LOAD-BALANCER"),
-    (Table::Nat, "KUBE-FIREWALL"),
-];
-/// Chains of one service port or endpoint, each leading to those behind it; all are in nat. `XLB` was `EXT` before 1.24. The last
-/// three are those of our userspace mode.
-const PREFIXES: &[(&str, Rules)] = &[
-    ("KUBE-FW-", Rules::Iptables),
-    ("KUBE-EXT-", Rules::Iptables),
-    ("KUBE-XLB-", Rules::Iptables),
-    ("KUBE-SVC-", Rules::Iptables),
-    ("KUBE-SVL-", Rules::Iptables),
-    ("KUBE-SEP-", Rules::Iptables),
-    ("KUBE-FROM-C-", Rules::Userspace),
-    ("KUBE-FROM-H-", Rules::Userspace),
-    ("KUBE-POLICY-", Rules::Userspace),
-];
-/// So many characters of a hash follow the prefix.
+/// So many characters of a hash follow the prefix of a chain of one service port.
 const HASH: usize = 16;
 
-const PORTALS: &str = "kubernetes service portals";
-const EXTERNAL_PORTALS: &str = "kubernetes externally-visible service portals";
-const HEALTH: &str = "kubernetes health check service ports";
-const RULES: &str = "kubernetes forwarding rules";
-const FIREWALL: &str = "kubernetes load balancer firewall";
-const POSTROUTING: &str = "kubernetes postrouting rules";
-const CLUSTER_IPS: &str = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
-const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";
-const HEALTH_RULES: &str = "kubernetes health check rules";
-const FIREWALL_RULES: &str = "kube-proxy firewall rules";
-const ACCESS: &str = "kubernetes ipvs access filter";
-const NON_LOCAL: &str = "Ensure that non-local NodePort traffic can flow";
+/// A chain of one table.
+pub type Named = (Table, &'static str);
 
-/// From which chain, to which, with which comment.
-const JUMPS: &[(Table, &str, &str, &str)] = &[
-    (Table::Nat, "PREROUTING", "KUBE-SERVICES", PORTALS),
-    (Table::Nat, "OUTPUT", "KUBE-SERVICES", PORTALS),
-    (Table::Nat, "POSTROUTING", "KUBE-POSTROUTING", POSTROUTING),
-    (Table::Filter, "INPUT", "KUBE-EXTERNAL-SERVICES", EXTERNAL_PORTALS),
-    (Table::Filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", EXTERNAL_PORTALS),
-    (Table::Filter, "INPUT", "KUBE-NODEPORTS", HEALTH),
-    (Table::Filter, "INPUT", "KUBE-SERVICES", PORTALS),
-    (Table::Filter, "FORWARD", "KUBE-SERVICES", PORTALS),
-    (Table::Filter, "OUTPUT", "KUBE-SERVICES", PORTALS),
-    (Table::Filter, "FORWARD", FORWARD, RULES),
-    (Table::Filter, "INPUT", "KUBE-PROXY-FIREWALL", FIREWALL),
-    (Table::Filter, "OUTPUT", "KUBE-PROXY-FIREWALL", FIREWALL),
-    (Table::Filter, "FORWARD", "KUBE-PROXY-FIREWALL", FIREWALL),
-    (Table::Filter, "INPUT", "KUBE-NODEPORT-NON-LOCAL", NON_LOCAL),
-    (Table::Nat, "PREROUTING", "KUBE-PORTALS-CONTAINER", CLUSTER_IPS),
-    (Table::Nat, "OUTPUT", "KUBE-PORTALS-HOST", CLUSTER_IPS),
-    (Table::Nat, "PREROUTING", "KUBE-NODEPORT-CONTAINER", NODE_PORTS),
-    (Table::Nat, "OUTPUT", "KUBE-NODEPORT-HOST", NODE_PORTS),
-    (Table::Filter, "INPUT", "KUBE-NODE-PORT", HEALTH_RULES),
-    (Table::Filter, "INPUT", "KUBE-PROXY-FIREWALL", FIREWALL_RULES),
-    (Table::Filter, "FORWARD", "KUBE-PROXY-FIREWALL", FIREWALL_RULES),
-    (Table::Filter, "INPUT", "KUBE-IPVS-FILTER", ACCESS),
-    (Table::Filter, "OUTPUT", "KUBE-IPVS-OUT-FILTER", ACCESS),
-];
+/// A jump to a chain: from where, to where, with which comment.
+pub type JumpTo = (Table, &'static str, &'static str, &'static str);
 
-/// The modes that write rules of iptables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
-    /// The iptables mode.
-    Iptables,
-    /// The userspace mode.
-    Userspace,
-    /// Our IPVS mode, whose chains have names of their own.
-    Ipvs,
+/// The chains and jumps of iptables that one mode writes, ours or upstream's of the same name.
+#[derive(Debug)]
+pub struct ChainSet {
+    /// The mode's name.
+    pub mode: &'static str,
+    /// Whether the cleanup of this mode alone removes them. Chains of all others go together, since they share some.
+    pub has_own_cleanup: bool,
+    /// Chains of which there is one.
+    pub chains: &'static [Named],
+    /// Those of [`Self::chains`] that no other mode has, so that they tell whose they are.
+    pub telling: &'static [Named],
+    /// How names of chains of one service port or endpoint begin; a hash follows. All are in nat, and each leads to those behind it.
+    pub port_prefixes: &'static [&'static str],
+    /// How the name of every chain of ours begins, where ours shares none with upstream.
+    pub our_prefix: Option<&'static str>,
+    /// Chains of upstream's mode of this name that ours never has.
+    pub upstream_only: &'static [Named],
+    /// Jumps from chains that every table has.
+    pub jumps: &'static [JumpTo],
+    /// Whether ours alone has a chain of this name.
+    pub is_ours_alone: fn(Table, &str) -> bool,
+    /// Whether ours alone has a rule with these words, as `iptables-save` prints it.
+    pub is_our_jump: fn(&[&str]) -> bool,
 }
 
-impl Rules {
-    /// Whether a chain of this name is this mode's.
-    pub(super) fn has(self, table: Table, chain: &str) -> bool {
-        let own = match self {
-            Self::Iptables => IPTABLES,
-            Self::Userspace => USERSPACE,
-            Self::Ipvs => return chain == CANARY || chain.starts_with(ipvs::PREFIX),
-        };
-        let is_of_a_port = || rank(chain).is_some_and(|rank| PREFIXES[rank].1 == self);
-        COMMON.contains(&(table, chain))
-            || own.contains(&(table, chain))
-            || table == Table::Nat && is_of_a_port()
+impl ChainSet {
+    /// Whether a chain of this name is one that our mode writes.
+    pub(super) fn has(&self, table: Table, chain: &str) -> bool {
+        self.chains.contains(&(table, chain)) || self.is_prefixed(chain) || self.has_port(table, chain)
     }
+
+    fn is_prefixed(&self, chain: &str) -> bool {
+        self.our_prefix.is_some_and(|prefix| chain.starts_with(prefix))
+    }
+
+    fn has_port(&self, table: Table, chain: &str) -> bool {
+        table == Table::Nat && self.port_prefixes.iter().any(|prefix| is_of_port(chain, prefix))
+    }
+
+    fn writer(&self, table: Table, chain: &str) -> Option<Writer> {
+        let origin = if self.is_prefixed(chain) || (self.is_ours_alone)(table, chain) {
+            Origin::Ours
+        } else if self.upstream_only.contains(&(table, chain)) {
+            Origin::Upstream
+        } else if self.telling.contains(&(table, chain)) || self.has_port(table, chain) {
+            Origin::Either
+        } else {
+            return None;
+        };
+        Some(self.written_by(origin))
+    }
+
+    fn written_by(&self, origin: Origin) -> Writer {
+        Writer { origin, mode: self.mode, has_own_cleanup: self.has_own_cleanup }
+    }
+}
+
+/// The chains of all modes that are known.
+#[derive(Debug)]
+pub struct KnownChains {
+    sets: Vec<&'static ChainSet>,
+}
+
+impl KnownChains {
+    pub fn of(sets: impl IntoIterator<Item = &'static ChainSet>) -> Self {
+        Self { sets: sets.into_iter().collect() }
+    }
+
+    /// The modes whose cleanup removes the chains of every mode.
+    pub fn shared_cleanup(&self) -> Vec<&'static str> {
+        self.sets.iter().filter(|set| !set.has_own_cleanup).map(|set| set.mode).collect()
+    }
+
+    /// The first of these.
+    pub fn cleanup_mode(&self) -> &'static str {
+        self.shared_cleanup().first().copied().unwrap_or_default()
+    }
+
+    /// Whether a chain of this name is a kube-proxy's in this table.
+    pub fn is_theirs(&self, table: Table, chain: &str) -> bool {
+        self.sets.iter().any(|set| set.has(table, chain) || set.upstream_only.contains(&(table, chain)))
+    }
+
+    /// The place of a chain of one service port or endpoint in the order in which they lead to each other; `None` for the chains that
+    /// there is one of.
+    pub(super) fn rank(&self, chain: &str) -> Option<usize> {
+        let mut prefixes = self.sets.iter().flat_map(|set| set.port_prefixes);
+        prefixes.position(|prefix| is_of_port(chain, prefix))
+    }
+
+    /// Whose these chains are, as far as their names tell. Those that several modes have tell nothing.
+    pub(super) fn whose<'a>(&self, table: Table, chains: impl IntoIterator<Item = &'a str>) -> Whose {
+        let writer = |chain| self.sets.iter().find_map(|set| set.writer(table, chain));
+        Whose(chains.into_iter().filter_map(writer).collect())
+    }
+
+    /// Whose this rule is, which leads to a chain.
+    pub(super) fn whose_jump(&self, rule: &str) -> Whose {
+        let words = words(rule);
+        let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+        let ours = self.sets.iter().filter(|set| (set.is_our_jump)(&words));
+        Whose(ours.map(|set| set.written_by(Origin::Ours)).collect())
+    }
+
+    /// Whether a rule of a chain that every table has is a jump of a kube-proxy: its comment, at most `--ctstate NEW` or, to node
+    /// ports, `--dst-type LOCAL` and what leaves loopback out, and nothing else. Whoever leads to the same chain in another way has
+    /// reasons of their own.
+    pub(super) fn is_jump(&self, table: Table, chain: &str, rule: &str) -> bool {
+        let words = words(rule);
+        let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+        // Whatever else a rule to a chain with a prefix of ours asks for, it is ours.
+        if self.sets.iter().any(|set| set.our_prefix.is_some() && (set.is_our_jump)(&words)) {
+            return true;
+        }
+        let Some((comment, target)) = jump(&words) else { return false };
+        self.sets.iter().any(|set| set.jumps.contains(&(table, chain, target, comment)))
+    }
+}
+
+fn is_of_port(chain: &str, prefix: &str) -> bool {
+    chain.strip_prefix(prefix).is_some_and(is_hash)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == HASH && text.bytes().all(|letter| matches!(letter, b'A'..=b'Z' | b'2'..=b'7'))
 }
 
 /// Who wrote some chains, in which mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Writer {
-    OurIptables,
-    OurUserspace,
-    OurIpvs,
-    UpstreamsIpvs,
-    /// Upstream's iptables mode or ours: names, rules and comments are the same.
-    Iptables,
-    /// Upstream's userspace mode or ours.
-    Userspace,
+struct Writer {
+    origin: Origin,
+    mode: &'static str,
+    has_own_cleanup: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Ours,
+    Upstream,
+    /// Names, rules and comments are the same.
+    Either,
 }
 
 /// Who wrote some chains, as far as their names and the rules that lead to them tell.
@@ -162,82 +172,43 @@ enum Writer {
 pub struct Whose(BTreeSet<Writer>);
 
 impl Whose {
-    /// Whose these chains are, as far as their names tell. Those that several modes have tell nothing.
-    pub(super) fn of_chains<'a>(table: Table, chains: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(chains.into_iter().filter_map(|chain| writer(table, chain)).collect())
-    }
-
-    /// Whose this rule is, which leads to a chain.
-    pub(super) fn of_jump(rule: &str) -> Self {
-        let words = words(rule);
-        let words: Vec<&str> = words.iter().map(|word| &**word).collect();
-        Self(userspace::leftovers::is_our_jump(&words).then_some(Writer::OurUserspace).into_iter().collect())
-    }
-
     /// Those of both.
     pub(super) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Whether all of it is of the IPVS mode.
-    pub fn is_ipvs(&self) -> bool {
-        !self.0.is_empty()
-            && self.0.iter().all(|writer| [Writer::OurIpvs, Writer::UpstreamsIpvs].contains(writer))
-    }
-
     /// The mode whose cleanup removes it.
-    pub fn cleanup_mode(&self) -> &'static str {
-        if self.is_ipvs() { "ipvs" } else { "iptables" }
+    pub fn cleanup_mode(&self, known: &KnownChains) -> &'static str {
+        match self.0.first() {
+            Some(Writer { mode, has_own_cleanup: true, .. }) if self.0.iter().all(|w| w.mode == *mode) => {
+                mode
+            }
+            _ => known.cleanup_mode(),
+        }
     }
 
     /// Whether all of it is known to be ours.
     pub fn is_ours(&self) -> bool {
-        let is_ours =
-            |writer: &Writer| [Writer::OurIptables, Writer::OurUserspace, Writer::OurIpvs].contains(writer);
-        !self.0.is_empty() && self.certain().all(|writer| is_ours(&writer))
+        !self.0.is_empty() && self.certain().all(|writer| writer.origin == Origin::Ours)
     }
 
     /// One chain that only ours has tells whose the others of that mode are.
     fn certain(&self) -> impl Iterator<Item = Writer> {
-        let is_known = |writer: &Writer| match writer {
-            Writer::Iptables => self.0.contains(&Writer::OurIptables),
-            Writer::Userspace => self.0.contains(&Writer::OurUserspace),
-            _ => false,
+        let is_known = |writer: &Writer| {
+            writer.origin == Origin::Either && self.0.contains(&Writer { origin: Origin::Ours, ..*writer })
         };
         self.0.iter().copied().filter(move |writer| !is_known(writer))
     }
 }
 
-fn writer(table: Table, chain: &str) -> Option<Writer> {
-    let is_of_an_iptables_port =
-        || table == Table::Nat && rank(chain).is_some_and(|rank| PREFIXES[rank].1 == Rules::Iptables);
-    if chain.starts_with(ipvs::PREFIX) {
-        Some(Writer::OurIpvs)
-    } else if UPSTREAMS_IPVS.contains(&(table, chain)) {
-        Some(Writer::UpstreamsIpvs)
-    } else if iptables::leftovers::is_ours_alone(table, chain) {
-        Some(Writer::OurIptables)
-    } else if userspace::leftovers::is_ours_alone(table, chain) {
-        Some(Writer::OurUserspace)
-    } else if USERSPACE.contains(&(table, chain)) {
-        Some(Writer::Userspace)
-    } else if (table, chain) == (Table::Nat, NAT_NODE_PORTS) || is_of_an_iptables_port() {
-        Some(Writer::Iptables)
-    } else {
-        None
-    }
-}
-
 impl fmt::Display for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OurIptables => "our iptables mode",
-            Self::OurUserspace => "our userspace mode",
-            Self::OurIpvs => "our ipvs mode",
-            Self::UpstreamsIpvs => "upstream's ipvs mode",
-            Self::Iptables => "the iptables mode (upstream's or ours)",
-            Self::Userspace => "the userspace mode (upstream's or ours)",
-        })
+        let Self { mode, .. } = self;
+        match self.origin {
+            Origin::Ours => write!(f, "our {mode} mode"),
+            Origin::Upstream => write!(f, "upstream's {mode} mode"),
+            Origin::Either => write!(f, "the {mode} mode (upstream's or ours)"),
+        }
     }
 }
 
@@ -252,47 +223,11 @@ impl fmt::Display for Whose {
     }
 }
 
-/// Whether a chain of this name is upstream's in this table.
-pub fn is_theirs(table: Table, chain: &str) -> bool {
-    let is_of_a_mode =
-        [Rules::Iptables, Rules::Userspace, Rules::Ipvs].iter().any(|mode| mode.has(table, chain));
-    is_of_a_mode || UPSTREAMS_IPVS.contains(&(table, chain))
-}
-
-/// The place of a chain of one service port or endpoint in the order in which they lead to each other; `None` for the chains that
-/// there is one of.
-pub(super) fn rank(chain: &str) -> Option<usize> {
-    PREFIXES.iter().position(|(prefix, _)| chain.strip_prefix(prefix).is_some_and(is_hash))
-}
-
-fn is_hash(text: &str) -> bool {
-    text.len() == HASH && text.bytes().all(|letter| matches!(letter, b'A'..=b'Z' | b'2'..=b'7'))
-}
-
 /// Where a rule leads, if it leads to a chain or an extension.
 pub(super) fn target(rule: &str) -> Option<String> {
     let mut words = words(rule).into_iter();
     words.find(|word| ["-j", "-g"].contains(&&**word))?;
     words.next().map(std::borrow::Cow::into_owned)
-}
-
-/// Whether a rule of a chain that every table has is one of upstream's jumps: its comment, at most `--ctstate NEW` or, to node
-/// ports, `--dst-type LOCAL` and what leaves loopback out, and nothing else. Whoever leads to the same chain in another way has
-/// reasons of their own.
-pub(super) fn is_jump(table: Table, chain: &str, rule: &str) -> bool {
-    let words = words(rule);
-    let words: Vec<&str> = words.iter().map(|word| &**word).collect();
-    if is_of_our_ipvs(&words) {
-        return true;
-    }
-    let Some((comment, target)) = jump(&words) else { return false };
-    JUMPS.contains(&(table, chain, target, comment))
-}
-
-/// Whatever else such a rule asks for, its comment and its target are ours alone.
-fn is_of_our_ipvs(words: &[&str]) -> bool {
-    let has_comment = words.windows(2).any(|pair| pair == ["--comment", ipvs::WORDS]);
-    has_comment && matches!(words, [.., "-j", target] if target.starts_with(ipvs::PREFIX))
 }
 
 /// Comment and target; older versions had no `--ctstate`, and the programs print matches in any order.
@@ -312,9 +247,13 @@ fn jump<'a>(words: &[&'a str]) -> Option<(&'a str, &'a str)> {
     }
 }
 
+/// Of the jumps to node ports, which must be the last rule of their chain.
+pub(crate) const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::known_chains;
 
     #[test]
     fn kubelets_chains_and_strangers_are_not_theirs() {
@@ -344,7 +283,7 @@ mod tests {
             (Table::Nat, "DOCKER", false),
         ];
         for (table, chain, expected) in cases {
-            assert_eq!(is_theirs(table, chain), expected, "{table} {chain}");
+            assert_eq!(known_chains().is_theirs(table, chain), expected, "{table} {chain}");
         }
     }
 
@@ -358,7 +297,7 @@ mod tests {
             ),
             (&[(Table::Nat, "KUBE-SVC-XPGD46QRK7WJZT7O")], "the iptables mode (upstream's or ours)"),
             (&[(Table::Nat, "KUBE-NODEPORTS"), (Table::Nat, "KUBE-SVC-MARK-OUTSIDE")], "our iptables mode"),
-            (&[(Table::Nat, "PORTWAY-SERVICES"), (Table::Filter, CANARY)], "our ipvs mode"),
+            (&[(Table::Nat, "PORTWAY-SERVICES"), (Table::Filter, "KUBE-PROXY-CANARY")], "our ipvs mode"),
             (&[(Table::Nat, "KUBE-LOAD-BALANCER"), (Table::Nat, "KUBE-SERVICES")], "upstream's ipvs mode"),
             (
                 &[(Table::Nat, "PORTWAY-SERVICES"), (Table::Nat, "KUBE-NODEPORTS")],
@@ -373,7 +312,7 @@ mod tests {
         for (chains, expected) in cases {
             let mut whose = Whose::default();
             for (table, chain) in chains {
-                whose.add(Whose::of_chains(*table, [*chain]));
+                whose.add(known_chains().whose(*table, [*chain]));
             }
             assert_eq!(whose.to_string(), expected);
             assert_eq!(
@@ -402,7 +341,7 @@ mod tests {
             ("PREROUTING", "", false),
         ];
         for (chain, rule, expected) in cases {
-            assert_eq!(is_jump(Table::Nat, chain, rule), expected, "{chain} {rule}");
+            assert_eq!(known_chains().is_jump(Table::Nat, chain, rule), expected, "{chain} {rule}");
         }
     }
 }

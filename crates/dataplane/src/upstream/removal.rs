@@ -16,7 +16,7 @@ use std::iter;
 
 use kernel::xtables::{Saved, SavedChain, Table};
 
-use super::names::{FORWARD, MARK_MASQ, Rules, Whose, is_jump, is_theirs, rank, target};
+use super::names::{ChainSet, FORWARD, KnownChains, MARK_MASQ, Whose, target};
 
 /// How one table is rid of theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub struct Removal {
 }
 
 /// Why they go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Occasion {
-    /// Ours serves in their place: what lets service traffic pass is still needed. Chains of this mode are ours.
-    TakeOver(Option<Rules>),
+    /// Ours serves in their place: what lets service traffic pass is still needed. These chains are ours.
+    TakeOver(Option<&'static ChainSet>),
     /// Somebody wants to be rid of them.
     Cleanup,
 }
@@ -89,18 +89,24 @@ impl fmt::Display for Kept {
 }
 
 /// How `table` is rid of theirs, at most `piece` chains at a time. `None` if there is nothing to do and nothing to tell.
-pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> Option<Removal> {
+pub fn removal(
+    known: &KnownChains,
+    table: Table,
+    saved: &str,
+    piece: usize,
+    occasion: Occasion,
+) -> Option<Removal> {
     let saved = Saved::parse(saved);
     let mut kept = Vec::new();
     let ours = if let Occasion::TakeOver(ours) = occasion { ours } else { None };
     let is_ours = |name: &&str| ours.is_some_and(|ours| ours.has(table, name));
-    let theirs = names(&saved).filter(|name| is_theirs(table, name) && !is_ours(name));
+    let theirs = names(&saved).filter(|name| known.is_theirs(table, name) && !is_ours(name));
     let mut theirs: BTreeSet<&str> = theirs.collect();
-    let lets_pass = occasion != Occasion::Cleanup && table == Table::Filter && refuses(&saved);
+    let lets_pass = !matches!(occasion, Occasion::Cleanup) && table == Table::Filter && refuses(&saved);
     if lets_pass && theirs.remove(FORWARD) {
         kept.push(Kept { table, chain: FORWARD.to_owned(), why: Why::LetsServiceTrafficPass });
     }
-    let links = Links::of(table, &saved, &theirs);
+    let links = Links::of(known, table, &saved, &theirs);
     if links.used.contains(MARK_MASQ) {
         theirs.remove(MARK_MASQ);
     }
@@ -116,15 +122,16 @@ pub fn removal(table: Table, saved: &str, piece: usize, occasion: Occasion) -> O
         return has_kept.then_some(nothing);
     }
     // The chains that there is one of are empty after the cut; endpoints lead to `KUBE-MARK-MASQ` until they are gone.
-    doomed.sort_by_key(|chain| rank(chain).unwrap_or(usize::MAX));
-    let texts = texts(table, &theirs, &links, &doomed, piece);
-    let mut whose = Whose::of_chains(table, doomed.iter().copied());
-    links.jumps.iter().for_each(|(_, rule)| whose.add(Whose::of_jump(rule)));
+    doomed.sort_by_key(|chain| known.rank(chain).unwrap_or(usize::MAX));
+    let texts = texts(known, table, &theirs, &links, &doomed, piece);
+    let mut whose = known.whose(table, doomed.iter().copied());
+    links.jumps.iter().for_each(|(_, rule)| whose.add(known.whose_jump(rule)));
     Some(Removal { texts, chains: doomed.len(), jumps: links.jumps.len(), whose, kept })
 }
 
 /// A chain is emptied before one to which it leads is deleted: those of one rank lead to those of the next.
 fn texts(
+    known: &KnownChains,
     table: Table,
     theirs: &BTreeSet<&str>,
     links: &Links<'_>,
@@ -134,7 +141,7 @@ fn texts(
     if doomed.len() <= piece {
         return vec![text(table, theirs.iter(), &links.jumps, doomed)];
     }
-    let is_entry = |chain: &&&str| rank(chain).is_none() || links.used.contains(**chain);
+    let is_entry = |chain: &&&str| known.rank(chain).is_none() || links.used.contains(**chain);
     let cut = text(table, theirs.iter().filter(is_entry), &links.jumps, &[]);
     let pieces = doomed.chunks(piece).map(|chains| text(table, chains.iter(), &[], chains));
     iter::once(cut).chain(pieces).collect()
@@ -163,7 +170,7 @@ struct Links<'a> {
 }
 
 impl<'a> Links<'a> {
-    fn of(table: Table, saved: &'a Saved, theirs: &BTreeSet<&str>) -> Self {
+    fn of(known: &KnownChains, table: Table, saved: &'a Saved, theirs: &BTreeSet<&str>) -> Self {
         let mut links = Self { jumps: Vec::new(), used: BTreeSet::new() };
         for SavedChain { name, rules, .. } in
             saved.chains.iter().filter(|chain| !theirs.contains(chain.name.as_str()))
@@ -172,7 +179,7 @@ impl<'a> Links<'a> {
                 let Some(target) = target(rule).filter(|target| theirs.contains(target.as_str())) else {
                     continue;
                 };
-                if is_jump(table, name, rule) {
+                if known.is_jump(table, name, rule) {
                     links.jumps.push((name, rule));
                 } else {
                     links.used.insert(target);

@@ -7,6 +7,7 @@ use kernel::nft::{
 use kernel::xtables::{Legacy, Saved, Simulated};
 
 use super::*;
+use crate::registry::known_chains;
 
 /// One Service in upstream's shape, kubelet's chains, and rules of others before, between and behind.
 const NAT: &str = r#"*nat
@@ -63,7 +64,7 @@ fn door(texts: &[&str]) -> Simulated {
 
 fn take(door: Simulated) -> (TakeOver, Simulated) {
     let mut found = Found { programs: vec![door], legacy: vec![Family::V4.into()], ..Found::default() };
-    let done = take_over(&mut found, &mut SimulatedNft::default(), None);
+    let done = take_over(known_chains(), &mut found, &mut SimulatedNft::default(), None);
     (done, found.programs.remove(0))
 }
 
@@ -111,8 +112,14 @@ fn nat_goes_first_and_each_table_at_once() {
 #[test]
 fn many_chains_go_in_pieces_after_one_cut() {
     let mut door = door(&[NAT]);
-    let removal =
-        removal(Table::Nat, &door.save(Table::Nat).unwrap().unwrap(), 3, Occasion::TakeOver(None)).unwrap();
+    let removal = removal(
+        known_chains(),
+        Table::Nat,
+        &door.save(Table::Nat).unwrap().unwrap(),
+        3,
+        Occasion::TakeOver(None),
+    )
+    .unwrap();
     assert_eq!((removal.chains, removal.texts.len()), (8, 4));
     let cut = &removal.texts[0];
     assert!(cut.contains("-D OUTPUT") && cut.contains(":KUBE-SERVICES") && !cut.contains("-X"), "{cut}");
@@ -120,14 +127,14 @@ fn many_chains_go_in_pieces_after_one_cut() {
         .texts
         .iter()
         .for_each(|text| door.restore(text).unwrap_or_else(|error| panic!("{error}\n{text}")));
-    assert_eq!(find(&mut door), Ok(false));
+    assert_eq!(find(known_chains(), &mut door), Ok(false));
 }
 
 #[test]
 fn a_second_time_finds_nothing() {
     let (_, mut door) = take(door(&[NAT, FILTER, MANGLE]));
     door.restored.clear();
-    assert_eq!(find(&mut door), Ok(false));
+    assert_eq!(find(known_chains(), &mut door), Ok(false));
     let (done, door) = take(door);
     assert_eq!((done, door.restored.len()), (TakeOver::default(), 0));
 }
@@ -183,7 +190,7 @@ fn what_lets_service_traffic_pass_stays_where_nothing_else_does() {
 #[test]
 fn a_cleanup_takes_also_what_lets_service_traffic_pass() {
     let mut door = door(&[FILTER, "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"]);
-    clear_all(&mut door).unwrap();
+    clear_all(known_chains(), &mut door).unwrap();
     let left = left(&mut door, Table::Filter);
     assert_eq!(left, ["INPUT -j KUBE-FIREWALL", "FORWARD -i docker0 -j ACCEPT", "KUBE-FIREWALL"]);
 }
@@ -203,7 +210,7 @@ fn after_a_failure_the_tables_behind_it_stay() {
     let (done, mut door) = take(twin);
     assert!(matches!(&done.problems[..], [Problem::Failed { table: Table::Nat, .. }]), "{done:?}");
     assert!(done.removed.is_empty() && done.problems[0].retry_helps());
-    assert_eq!(find(&mut door), Ok(true));
+    assert_eq!(find(known_chains(), &mut door), Ok(true));
 }
 
 /// A jump to a chain, with the words of the userspace mode's.
@@ -240,14 +247,17 @@ fn left_in_nft(nft: &mut SimulatedNft) -> (Vec<String>, Vec<String>) {
 #[test]
 fn without_a_program_chains_go_from_nf_tables_and_are_told_as_ours() {
     let mut nft = nat_of_userspace();
-    let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+    let done = take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None);
     assert_eq!(done.problems, []);
     let words: Vec<_> = done.removed.iter().map(ToString::to_string).collect();
     assert_eq!(words, ["2 chains of our userspace mode and 1 rules that led to them (iptables-nft, IPv4)"]);
     let (chains, rules) = left_in_nft(&mut nft);
     assert_eq!(chains, ["MINE", "PREROUTING"]);
     assert_eq!(rules, ["PREROUTING -m comment --comment \"mine\" -j MINE"]);
-    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft, None), TakeOver::default());
+    assert_eq!(
+        take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None),
+        TakeOver::default()
+    );
 }
 
 #[test]
@@ -255,7 +265,7 @@ fn without_a_program_what_somebody_changed_meanwhile_is_looked_at_again() {
     for (refusals, are_gone) in [(1, true), (2, false)] {
         let mut nft = nat_of_userspace();
         nft.refuse_next(refusals, 16);
-        let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+        let done = take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None);
         assert_eq!(done.problems.is_empty(), are_gone, "{done:?}");
         assert_eq!(left_in_nft(&mut nft).0.len() == 2, are_gone, "all of it or nothing");
         let words: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
@@ -273,7 +283,7 @@ fn without_a_program_a_chain_that_others_use_is_emptied_and_stays() {
     let mut more = Transaction::new(NftFamily::Ip, "nat");
     more.push(jump("MINE", "mine", "KUBE-PORTALS-CONTAINER"));
     nft.run(&more).unwrap();
-    let done = take_over(&mut Found::<Simulated>::default(), &mut nft, None);
+    let done = take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None);
     let words: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
     assert!(
         matches!(&words[..], [kept] if kept.contains("chain KUBE-PORTALS-CONTAINER of table nat is empty now but stays, because rules of other programs")),
@@ -290,7 +300,7 @@ fn legacy_tables_without_chains_of_theirs_are_nobodys_business() {
         |chain: &str| Legacy { family: Family::V4, chains: Some(vec![(Table::Nat, chain.to_owned())]) };
     let problems = |legacy| {
         let mut found = Found::<Simulated> { legacy: vec![legacy], ..Found::default() };
-        take_over(&mut found, &mut SimulatedNft::default(), None).problems
+        take_over(known_chains(), &mut found, &mut SimulatedNft::default(), None).problems
     };
     assert_eq!(problems(with("DOCKER")), []);
     for (legacy, words) in [
@@ -319,7 +329,10 @@ fn a_machine_without_any_of_it_is_silent() {
     transaction.replace_table(None);
     transaction.push(Operation::AddChain(Chain::new("prerouting")));
     nft.run(&transaction).unwrap();
-    assert_eq!(take_over(&mut Found::<Simulated>::default(), &mut nft, None), TakeOver::default());
+    assert_eq!(
+        take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None),
+        TakeOver::default()
+    );
 }
 
 /// What upstream 1.25 left of its userspace mode.
@@ -356,23 +369,26 @@ fn what_the_old_userspace_mode_left_goes_too() {
 #[test]
 fn beside_the_mode_that_is_in_force_only_those_of_the_other_go() {
     for (rules, stays, goes) in [
-        (Rules::Iptables, "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-PORTALS-CONTAINER"),
-        (Rules::Userspace, "KUBE-PORTALS-CONTAINER", "KUBE-SVC-XPGD46QRK7WJZT7O"),
+        (crate::iptables::MODE, "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-PORTALS-CONTAINER"),
+        (crate::userspace::MODE, "KUBE-PORTALS-CONTAINER", "KUBE-SVC-XPGD46QRK7WJZT7O"),
     ] {
         let both = door(&[NAT, FILTER, MANGLE, OLD_NAT, OLD_FILTER]);
         let mut found = Found { programs: vec![both], legacy: vec![Family::V4.into()], ..Found::default() };
-        let ours = Ours { variant: Variant::Legacy, rules };
-        let done = take_over(&mut found, &mut SimulatedNft::default(), Some(ours));
+        let ours = Ours { variant: Variant::Legacy, chains: rules.chains().unwrap() };
+        let done = take_over(known_chains(), &mut found, &mut SimulatedNft::default(), Some(ours));
         assert_eq!(done.problems, []);
         let mut door = found.programs.remove(0);
         let (nat, filter) =
             (left(&mut door, Table::Nat).join("\n"), left(&mut door, Table::Filter).join("\n"));
         assert!(nat.contains(stays) && !nat.contains(goes), "{nat}");
         assert!(nat.contains("KUBE-PROXY-CANARY") && filter.contains("KUBE-SERVICES"), "{filter}");
-        assert_eq!(filter.contains("KUBE-FORWARD"), rules == Rules::Iptables);
-        assert_eq!(filter.contains("NON-LOCAL"), rules == Rules::Userspace);
+        assert_eq!(filter.contains("KUBE-FORWARD"), rules == crate::iptables::MODE);
+        assert_eq!(filter.contains("NON-LOCAL"), rules == crate::userspace::MODE);
         let mut found = Found { programs: vec![door], legacy: vec![Family::V4.into()], ..Found::default() };
-        assert_eq!(take_over(&mut found, &mut SimulatedNft::default(), Some(ours)), TakeOver::default());
+        assert_eq!(
+            take_over(known_chains(), &mut found, &mut SimulatedNft::default(), Some(ours)),
+            TakeOver::default()
+        );
     }
 }
 
@@ -409,7 +425,12 @@ fn hidden_chains_that_were_seen_are_told_from_those_that_may_be_there() {
     ] {
         let programs = vec![Shut(Family::V4), Shut(Family::V6)];
         let mut found = Found { programs, legacy, ..Found::default() };
-        assert_eq!(hidden(&mut found).map(|hidden| hidden.is_seen), is_seen, "{:?}", found.legacy);
+        assert_eq!(
+            hidden(known_chains(), &mut found).map(|hidden| hidden.is_seen),
+            is_seen,
+            "{:?}",
+            found.legacy
+        );
     }
 }
 
@@ -456,7 +477,7 @@ fn without_a_program_tables_that_cannot_be_listed_are_told() {
         (nft::Error::Raced, Some(true)),
     ] {
         let words = error.to_string();
-        let done = take_over(&mut Found::<Simulated>::default(), &mut Unlisted(error), None);
+        let done = take_over(known_chains(), &mut Found::<Simulated>::default(), &mut Unlisted(error), None);
         let told: Vec<_> = done.problems.iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), if is_tried_again.is_some() { 2 } else { 0 }, "one for each family: {told:?}");
         let are_told = told.iter().all(|told| {
@@ -499,7 +520,7 @@ fn a_table_for_the_host_alone_stays_for_good_and_the_way_out_is_told() {
     let legacy =
         Legacy { family: Family::V4, chains: Some(vec![(Table::Filter, "KUBE-FORWARD".to_owned())]) };
     let mut found = Found { programs: vec![OnTheHostAlone], legacy: vec![legacy], ..Found::default() };
-    let done = take_over(&mut found, &mut SimulatedNft::default(), None);
+    let done = take_over(known_chains(), &mut found, &mut SimulatedNft::default(), None);
     let [problem] = &done.problems[..] else { panic!("{done:?}") };
     assert!(!problem.retry_helps());
     let words = problem.to_string();

@@ -12,8 +12,8 @@ use model::{Family, Frontend, Protocol};
 
 use super::names::{self, is_of_a_service_port};
 use super::ports::wildcard;
-use crate::chains::{family_of, frontend};
 use crate::relay::{ListenerId, Relays};
+use crate::xtables::{family_of, frontend};
 
 /// An earlier life.
 #[derive(Clone, Debug, Default)]

@@ -51,14 +51,6 @@ impl Held {
             }
         }
     }
-
-    pub(super) fn release_all<R: Relays>(&mut self, relays: &mut R) {
-        for (id, held) in std::mem::take(self).held {
-            for at in held {
-                relays.release(at, id.protocol);
-            }
-        }
-    }
 }
 
 /// Where the node ports of a service port answer.

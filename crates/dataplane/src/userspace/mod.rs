@@ -35,8 +35,8 @@ use render::Portals;
 pub use render::SHARED;
 pub use sync::Userspace;
 
-use crate::chains::{self, Style as _, Tables};
 use crate::checks::Check;
+use crate::xtables::{self, Style as _, Tables};
 
 /// What else must be so on this host: nothing. The relay ends connections and begins others, so nothing is forwarded and no
 /// answer has to be translated back by a bridge.
@@ -85,5 +85,5 @@ pub fn tables(desired: &ForwardingTable, family: Family, options: &Options, port
 ///
 /// `iptables-restore --noflush` takes it for IPv4, `ip6tables-restore --noflush` for IPv6.
 pub fn render(desired: &ForwardingTable, family: Family, options: &Options, ports: Ports) -> String {
-    chains::render(&Portals::new(*options, ports), desired, family)
+    xtables::render(&Portals::new(*options, ports), desired, family)
 }

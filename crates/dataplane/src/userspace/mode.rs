@@ -3,7 +3,7 @@
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 
-use super::{CHECKS, Options, Ports, Userspace, render};
+use super::{CHECKS, Options, Ports, Userspace, leftovers, render};
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
@@ -13,7 +13,7 @@ use crate::mode::{
 use crate::programs;
 use crate::relay;
 use crate::settings::{Commands, Field, Kind, Setting};
-use crate::upstream::Rules;
+use crate::upstream::ChainSet;
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -22,7 +22,7 @@ pub const MODE: Mode = Mode::new(&Spec);
 #[derive(Debug)]
 struct Spec;
 
-const NAME: &str = "userspace";
+pub(super) const NAME: &str = "userspace";
 
 const SETTINGS: &[Setting] = &[
     programs::PROGRAM,
@@ -80,7 +80,7 @@ impl ModeSpec for Spec {
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
-        let (variant, handles) = programs::open(NAME, &request.settings.own)?;
+        let (variant, handles) = programs::open(NAME, &request.settings.own, request.known_chains)?;
         let dataplane = Box::new(Userspace::new(handles, request.relay.clone(), options(request.settings)));
         Ok(Opened { dataplane, drift: vec![DriftSource::Poll(programs::POLL)], program: Some(variant) })
     }
@@ -94,12 +94,8 @@ impl ModeSpec for Spec {
         )
     }
 
-    fn chains(&self) -> Option<Rules> {
-        Some(Rules::Userspace)
-    }
-
-    fn has_only_chains(&self) -> bool {
-        true
+    fn chains(&self) -> Option<&'static ChainSet> {
+        Some(&leftovers::CHAINS)
     }
 
     fn leftovers(&self) -> Box<dyn Leftovers> {
@@ -123,7 +119,7 @@ impl Leftovers for Chains {
         Ok(())
     }
 
-    fn clean_up(&mut self, _: &CleanupRequest) -> Result<CleanedUp, OpenError> {
-        clean_up_chains()
+    fn clean_up(&mut self, request: &CleanupRequest) -> Result<CleanedUp, OpenError> {
+        clean_up_chains(request.known_chains)
     }
 }

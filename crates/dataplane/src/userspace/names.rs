@@ -6,8 +6,8 @@
 use kernel::xtables::ChainName;
 use model::ServicePortId;
 
-use crate::chains::{hash, name};
 use crate::relay::Purpose;
+use crate::xtables::{hash, name};
 
 pub(super) const PORTALS_CONTAINER: &str = "KUBE-PORTALS-CONTAINER";
 pub(super) const PORTALS_HOST: &str = "KUBE-PORTALS-HOST";
@@ -16,7 +16,7 @@ pub(super) const NODE_PORT_HOST: &str = "KUBE-NODEPORT-HOST";
 pub(super) const NON_LOCAL: &str = "KUBE-NODEPORT-NON-LOCAL";
 
 /// What the names of chains begin with that belong to one service port.
-const PREFIXES: [&str; 3] = ["KUBE-FROM-C-", "KUBE-FROM-H-", "KUBE-POLICY-"];
+pub(super) const PREFIXES: [&str; 3] = ["KUBE-FROM-C-", "KUBE-FROM-H-", "KUBE-POLICY-"];
 
 /// Does a chain of this name belong to a service port?
 pub(super) fn is_of_a_service_port(chain: &str) -> bool {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use model::{Family, ForwardingTable, Pool, Protocol, ServicePort, ServicePortId};
 
-use crate::chains::{is_local, pools, routes_of};
 use crate::relay::{At, Listener, ListenerId, Purpose};
+use crate::xtables::{is_local, pools, routes_of};
 
 /// The port of every listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

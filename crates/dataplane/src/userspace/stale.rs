@@ -18,7 +18,7 @@ use model::{
 
 use super::earlier::Earlier;
 use super::ports::{Ports, purpose};
-use crate::chains::pools;
+use crate::xtables::pools;
 
 /// Where frontends of UDP led when flows were last looked at.
 #[derive(Clone, Debug, Default)]

@@ -11,9 +11,9 @@ use super::listening::Listening;
 use super::render::Portals;
 use super::stale::Led;
 use super::{Options, Ports};
-use crate::chains::{Families, family_of};
 use crate::programs;
-use crate::relay::{ListenerId, Purpose, Relays};
+use crate::relay::{ListenerId, Relays};
+use crate::xtables::{Families, family_of};
 use crate::{Dataplane, Scope, SyncError, Synced};
 
 /// The userspace mode: the doors of one iptables program, and the relay, each the real one or the simulated twin.
@@ -148,17 +148,6 @@ impl<X: Xtables, R: Relays> Dataplane for Userspace<X, R> {
 
     fn settle(&mut self) -> Result<Synced, SyncError> {
         self.families.settle()
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        self.families.cleanup()?;
-        self.families.style.ports = Ports::default();
-        self.held.release_all(&mut self.relays);
-        self.earlier.get_or_insert_default().end(&mut self.relays);
-        let ours = self.relays.ids().into_iter().filter(|id| id.purpose != Purpose::Localhost);
-        ours.collect::<Vec<_>>().iter().for_each(|id| self.relays.close(id));
-        (self.listening, self.led, self.has_begun) = (Listening::default(), Led::default(), false);
-        Ok(())
     }
 
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {

@@ -1,6 +1,7 @@
 //! Addresses of Services on interfaces: whose they are, and where they go.
 
 use super::*;
+use dataplane::registry::known_chains;
 
 #[test]
 fn addresses_may_be_bound_to_another_interface_which_stays_as_it_was() {
@@ -20,7 +21,7 @@ fn addresses_may_be_bound_to_another_interface_which_stays_as_it_was() {
     second.sync(&of(&[]), Scope::Everything).unwrap();
     assert_eq!(second.doors().host.addresses, before, "its own address is nobody's to remove");
     second.sync(&table, Scope::Everything).unwrap();
-    second.cleanup().unwrap();
+    second.cleanup(known_chains()).unwrap();
     assert_eq!(second.doors().host.addresses, before);
 }
 
@@ -49,7 +50,7 @@ fn addresses_move_with_the_interface_and_those_of_the_host_stay() {
     assert_eq!(second.sync(&table, Scope::Everything).unwrap().operations, 0);
     // A cleanup need not be told which interface it was.
     let mut third = again(&mut second, Options::default(), &clock);
-    third.cleanup().unwrap();
+    third.cleanup(known_chains()).unwrap();
     assert_eq!(links(&mut third), BTreeSet::from(["lo".to_owned()]));
     assert!(third.doors().sets().sets().unwrap().is_empty());
 }
@@ -66,7 +67,7 @@ fn what_is_bound_is_known_to_any_process_and_is_not_the_hosts_own() {
     let all = mode.doors().host().addresses().unwrap();
     let own: Vec<IpAddr> = all.iter().filter(|one| !bound.has(one)).map(|one| one.ip).collect();
     assert_eq!(own, [ip("192.168.0.1"), ip("192.168.0.2")]);
-    mode.cleanup().unwrap();
+    mode.cleanup(known_chains()).unwrap();
     assert_eq!(Bound::read(mode.doors().sets()).unwrap(), Bound::default());
 }
 
@@ -84,7 +85,7 @@ fn an_address_of_this_host_is_reported_and_never_removed() {
     assert_eq!(mode.bound(), BTreeSet::from([ip("10.96.0.1")]));
     // Its other ports are the host's.
     assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:22", Some("eth0")), [End::Untouched]);
-    mode.cleanup().unwrap();
+    mode.cleanup(known_chains()).unwrap();
     assert!(mode.doors().host().addresses().unwrap().iter().any(|address| address.ip == ip("192.168.0.1")));
 }
 

@@ -1,6 +1,7 @@
 //! Another mode serves: what this one left goes as connections leave it. And what somebody takes away is noticed.
 
 use dataplane::ipvs::{Traces, Withdrawn, withdraw};
+use dataplane::registry::known_chains;
 use dataplane::upstream;
 use model::flows::StaleFlows;
 
@@ -21,7 +22,7 @@ fn left_behind() -> Mode {
         web("c", "10.96.0.3", "UDP", &["10.244.0.1"]),
     ];
     mode.sync(&of(&services), Scope::Everything).unwrap();
-    mode.programs().for_each(|door| upstream::clear_all(door).unwrap());
+    mode.programs().for_each(|door| upstream::clear_all(known_chains(), door).unwrap());
     mode
 }
 
@@ -103,7 +104,7 @@ fn sets_that_rules_still_use_wait_with_all_records_and_go_later() {
     assert!(withdrawn.used_sets > 0 && withdrawn.servers == 2, "{withdrawn:?}");
     assert_eq!(mode.doors().sets().sets().unwrap().len(), sets, "all or none");
     assert!(!Traces::read(mode.doors(), &Options::default()).unwrap().is_empty(), "the next one finds them");
-    mode.programs().for_each(|door| upstream::clear_all(door).unwrap());
+    mode.programs().for_each(|door| upstream::clear_all(known_chains(), door).unwrap());
     assert_eq!(leave(&mut mode, false).0.used_sets, 0);
     nothing_is_left(&mut mode);
 }
@@ -118,7 +119,7 @@ fn who_came_by_mark_keeps_every_address_that_he_may_have_dialled() {
     objects[1]["endpoints"][0]["nodeName"] = json!("a");
     let mut mode = with(&kernel(), Options::default(), &Clock::default());
     mode.sync(&table(plain(), &objects), Scope::Everything).unwrap();
-    mode.programs().for_each(|door| upstream::clear_all(door).unwrap());
+    mode.programs().for_each(|door| upstream::clear_all(known_chains(), door).unwrap());
     let all = mode.doors().servers().virtual_servers().unwrap();
     let mark = all.iter().map(|one| one.what).find(|what| matches!(what, What::Mark(..))).unwrap();
     assert!(mode.doors().servers.set_connections(&mark, at("10.244.0.1:8080"), 1, 0));

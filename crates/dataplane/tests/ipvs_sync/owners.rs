@@ -1,6 +1,7 @@
 //! Whose virtual servers are whose.
 
 use super::*;
+use dataplane::registry::known_chains;
 
 #[test]
 fn virtual_servers_of_others_survive_sync_restart_and_cleanup() {
@@ -22,7 +23,7 @@ fn virtual_servers_of_others_survive_sync_restart_and_cleanup() {
         assert_eq!(weights(&mut second, what), [(at("192.0.2.1:80"), 5)], "{what}");
     }
     assert_eq!(server(&mut second, &tcp("10.96.0.1:80")), None, "ours are known by their record");
-    second.cleanup().unwrap();
+    second.cleanup(known_chains()).unwrap();
     assert_eq!(shown(second.doors()), before);
     assert!(second.doors().sets().sets().unwrap().is_empty());
     assert!(second.doors().host().links().unwrap().iter().all(|link| link.name != DUMMY));
@@ -110,7 +111,7 @@ fn a_cleanup_leaves_the_interface_to_an_address_that_the_operator_excludes() {
         mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]), Scope::Everything).unwrap();
         let ip = "198.18.5.1".parse().unwrap();
         mode.doors().host().add_addresses(DUMMY, &[ip]).unwrap();
-        mode.cleanup().unwrap();
+        mode.cleanup(known_chains()).unwrap();
         let left = mode.doors().host().addresses().unwrap();
         let left: Vec<_> = left.into_iter().filter(|at| at.link_name == DUMMY).map(|at| at.ip).collect();
         assert_eq!(left, if is_left { vec![ip] } else { Vec::new() });

@@ -54,6 +54,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
         own: args.own.values.clone(),
         run_dir: shared.run_dir().to_owned(),
         of_other_programs: false,
+        known_chains: registry::known_chains(),
     };
     let cleaned = mode.leftovers().clean_up(&request).map_err(refused)?;
     let tells_of_others = args.mode.is_none() || cleaned.tells_of_others;
@@ -83,12 +84,15 @@ pub(super) fn everything(run_dir: &Path, own: impl Fn(Mode) -> Values) -> Result
     let mut has_chains = false;
     for mode in registry::MODES {
         // Chains of all modes go at once.
-        let is_only_chains = mode.has_only_chains();
-        if is_only_chains && std::mem::replace(&mut has_chains, true) {
+        if shares_chains(*mode) && std::mem::replace(&mut has_chains, true) {
             continue;
         }
-        let request =
-            CleanupRequest { own: own(*mode), run_dir: run_dir.to_owned(), of_other_programs: true };
+        let request = CleanupRequest {
+            own: own(*mode),
+            run_dir: run_dir.to_owned(),
+            of_other_programs: true,
+            known_chains: registry::known_chains(),
+        };
         add(&mut all, mode.leftovers().clean_up(&request).map(said).map_err(refused));
     }
     add(&mut all, remove_resets().map(|()| Said::default()));
@@ -119,6 +123,11 @@ fn restore_settings(run_dir: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Whether its chains go with those of other modes.
+fn shares_chains(mode: Mode) -> bool {
+    mode.chains().is_some_and(|chains| !chains.has_own_cleanup)
+}
+
 fn said(cleaned: CleanedUp) -> Said {
     let CleanedUp { text, warnings, .. } = cleaned;
     Said { text, found_wrong: !warnings.is_empty(), warnings }
@@ -130,8 +139,8 @@ fn refused(error: OpenError) -> Failure {
 
 /// What other modes have in this kernel may be upstream's: it stays, with a word.
 fn tell_of_others(cleaned: Mode, said: &mut Said) {
-    if !cleaned.has_only_chains() {
-        said.warnings.extend(remaining_chains());
+    if !shares_chains(cleaned) {
+        said.warnings.extend(remaining_chains(registry::known_chains()));
     }
     for mode in registry::MODES.iter().filter(|mode| **mode != cleaned) {
         said.warnings.extend(mode.leftovers().remaining());

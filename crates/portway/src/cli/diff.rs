@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use dataplane::OpenRequest;
 use dataplane::relay::Simulated;
+use dataplane::{OpenRequest, registry};
 
 use super::args::Shared;
 use super::mode::{ModeArgs, ModeChoice, with_flags};
@@ -42,7 +42,8 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     }
     // Nothing is opened: ports that rules lead to are believed to be there.
     let relay = Arc::new(Mutex::new(Simulated::default()));
-    let request = OpenRequest { settings: &settings, relay, run_dir: shared.run_dir() };
+    let known_chains = registry::known_chains();
+    let request = OpenRequest { settings: &settings, relay, run_dir: shared.run_dir(), known_chains };
     let mut opened = settings.mode.open(&request).map_err(|error| failure(&error.into()))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;
     let said = Said::about(&picture, text(&lines)).with(warnings);

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use dataplane::leftovers::{AllLeftovers, Serving, TakenOver};
-use dataplane::served::{is_served, serving_here};
+use dataplane::registry::serving_signs;
+use dataplane::served::{Served, is_served, serving_here};
 use dataplane::{ModeSettings, SyncError, flows, registry, resets};
 use kernel::conntrack::Netlink;
 use kernel::nft;
@@ -61,8 +62,8 @@ impl Beside {
 
     /// Are Services served, by rules of whichever mode?
     pub(super) fn is_served() -> Result<bool, SyncError> {
-        let served =
-            nft::Netlink::open().and_then(|mut nft| is_served(&mut nft, &Programs::find_in(&[]).legacy));
+        let served = nft::Netlink::open()
+            .and_then(|mut nft| is_served(serving_signs(), &mut nft, &Programs::find_in(&[]).legacy));
         Ok(served?)
     }
 
@@ -98,13 +99,15 @@ impl Beside {
 
     /// With a `service-proxy-name`, rules that we did not write may be those of the proxy that serves all other Services.
     fn leave_to_neighbour(&self) -> Result<Done, String> {
+        let signs = serving_signs();
         let is_ours = |served| self.settings.mode.owns(served, self.program);
-        let found =
-            serving_here(&Programs::find_in(&[]).legacy, is_ours).map_err(|error| error.to_string())?;
-        let stays = |served| {
+        let found = serving_here(signs, &Programs::find_in(&[]).legacy, is_ours)
+            .map_err(|error| error.to_string())?;
+        let stays = |served: Served| {
             format!(
-                "{served}: with --service-proxy-name another proxy serves the other Services, so its rules are not removed; if none \
-                 runs, `portway cleanup` removes them"
+                "{}: with --service-proxy-name another proxy serves the other Services, so its rules are not removed; if none \
+                 runs, `portway cleanup` removes them",
+                served.describe(signs)
             )
         };
         Ok(Done { stays: found.into_iter().map(stays).collect(), ..Done::default() })

@@ -74,7 +74,7 @@ impl Ground {
         let mut process = self.at_the_old_table();
         point.arm(process.kernel());
         let first = self.sync(&mut process, told);
-        if let Err(SyncError::Nftables(Error::Refused { .. })) = &first {
+        if let Err(SyncError::Nft(Error::Refused { .. })) = &first {
             self.refused_by_the_kernel += 1;
         }
         self.compare(&mut process)?;

@@ -30,10 +30,6 @@ impl Dataplane for Drains {
         Ok(self.synced())
     }
 
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
-    }
-
     fn differences(&mut self, _desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         Ok(Vec::new())
     }

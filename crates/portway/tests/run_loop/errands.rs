@@ -209,10 +209,6 @@ impl Dataplane for DeletesLater {
         Ok(Synced::default())
     }
 
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
-    }
-
     fn differences(&mut self, _desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         Ok(Vec::new())
     }

@@ -40,10 +40,6 @@ impl Dataplane for Says {
         Ok(Synced::default())
     }
 
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
-    }
-
     fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         Ok(Vec::new())
     }
@@ -340,10 +336,6 @@ impl Dataplane for Refuses {
 
     fn settle(&mut self) -> Result<Synced, SyncError> {
         Ok(Synced::default())
-    }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
     }
 
     fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {

@@ -300,10 +300,6 @@ impl Dataplane for Picky {
     fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         Ok(Vec::new())
     }
-
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
-    }
 }
 
 #[test]

@@ -109,10 +109,6 @@ impl Dataplane for NoRules {
         Ok(Synced::default())
     }
 
-    fn cleanup(&mut self) -> Result<(), SyncError> {
-        Ok(())
-    }
-
     fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         Ok(Vec::new())
     }

@@ -5,10 +5,10 @@ use kernel::xtables::{Is, Match, Rule, Side, State, Table, Target};
 use model::Family;
 
 use super::{Renderer, marks};
-use crate::chains::{
+use crate::iptables::names;
+use crate::xtables::{
     Base, CANARY, Chain, Jump, NODE_PORTS, Place, SERVICES, filter_jumps, loopback, name, states,
 };
-use crate::iptables::names;
 
 const LAST: &str = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 

@@ -6,7 +6,7 @@ use model::{Frontend, FrontendKind, Route};
 
 use super::port::Port;
 use super::{Renderer, TO_NODE_PORTS, TO_SERVICES};
-use crate::chains::{PortRules, Shared, frontend_parts, refusal};
+use crate::xtables::{PortRules, Shared, frontend_parts, refusal};
 
 pub(super) fn write(renderer: &Renderer<'_>, port: &Port<'_>, rules: &mut PortRules) {
     for route in &port.routes {

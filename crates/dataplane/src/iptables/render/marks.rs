@@ -2,8 +2,8 @@
 
 use kernel::xtables::{Is, Match, Rule, Target};
 
-use crate::chains::{Chain, Pods, name};
 use crate::iptables::names;
+use crate::xtables::{Chain, Pods, name};
 
 /// The rule by which everybody but pods is marked, of those for whom these parts hold.
 pub(super) fn mark_others(pods: &Pods, parts: &[Match]) -> Rule {

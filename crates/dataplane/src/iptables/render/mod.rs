@@ -27,7 +27,7 @@ use model::{Family, ForwardingTable, ServiceName, ServicePort};
 
 use super::names::is_of_a_service_port;
 use super::{Comments, Options};
-use crate::chains::{
+use crate::xtables::{
     self, Base, NODE_PORTS, NodePorts, Order, Pods, PortRules, SERVICES, Shared, Style, Tables,
 };
 
@@ -70,7 +70,7 @@ impl Style for Options {
     }
 }
 
-impl chains::Renderer for Renderer<'_> {
+impl xtables::Renderer for Renderer<'_> {
     fn base(&self) -> Base {
         self.base()
     }

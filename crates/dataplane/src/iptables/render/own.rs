@@ -16,8 +16,8 @@ use model::{Endpoint, FrontendKind, Pool, Route};
 use super::frontends::address_parts;
 use super::port::Port;
 use super::{Renderer, marks};
-use crate::chains::{PortRules, name, sources};
 use crate::iptables::names;
+use crate::xtables::{PortRules, name, sources};
 
 pub(super) fn write(renderer: &Renderer<'_>, port: &Port<'_>, rules: &mut PortRules) {
     let writer = Writer { renderer, port };

@@ -7,8 +7,8 @@ use kernel::xtables::{ChainName, Match, Protocol};
 use model::{Endpoint, Family, FrontendKind, Pool, Route, ServicePort};
 
 use super::{Renderer, frontends, own};
-use crate::chains::{PortRules, Refusals, comment_of, is_local, number_of, pools, routes_of};
 use crate::iptables::names::Names;
+use crate::xtables::{PortRules, Refusals, comment_of, is_local, number_of, pools, routes_of};
 
 /// A service port, in one family.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use kernel::ipvs::{VirtualServer, What};
 use model::table::Place as Where;
 use model::{Action, Endpoint, Family, Pool};
 
-use crate::chains::number_of;
 use crate::ipvs::items::Item;
 use crate::ipvs::names::SetId;
 use crate::ipvs::scheduler::Scheduler;
+use crate::xtables::number_of;
 
 /// The virtual server and the real servers behind it. An action that leads nowhere has none: IPVS refuses for it.
 pub(super) fn servers(

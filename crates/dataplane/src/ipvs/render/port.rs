@@ -9,12 +9,12 @@ use model::table::{AllowedSources, Masquerade};
 use model::{Action, Family, ForwardingTable, Frontend, FrontendKind, Route, ServicePort};
 
 use super::{bound, pool};
-use crate::chains::{number_of, routes_of, sources};
 use crate::ipvs::Options;
 use crate::ipvs::items::{Item, Place};
 use crate::ipvs::marks::Marks;
 use crate::ipvs::names::{SetId, family_of_set};
 use crate::ipvs::scheduler::{Scheduler, UnknownScheduler};
+use crate::xtables::{number_of, routes_of, sources};
 
 /// What is rendered with.
 pub(in crate::ipvs) struct Renderer<'a> {

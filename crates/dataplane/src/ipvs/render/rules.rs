@@ -8,12 +8,12 @@ use model::net::IpNet;
 use model::table::NodeView;
 use model::{Family, ForwardingTable, ServicePort};
 
-use crate::chains::{
-    self, Base, CANARY, Chain, Jump, Order, Place as At, Pods, PortRules, Shared, Style, states,
-};
 use crate::ipvs::Options;
 use crate::ipvs::items::Place;
 use crate::ipvs::names::{self, MARKS, MARKS_MAX, SetId, WORDS, chain};
+use crate::xtables::{
+    self, Base, CANARY, Chain, Jump, Order, Place as At, Pods, PortRules, Shared, Style, states,
+};
 
 /// Nobody has rules of his own here; the machinery wants names for it.
 const NOWHERE: Shared = Shared { table: Table::Nat, name: names::SERVICES, order: Order::Any };
@@ -65,7 +65,7 @@ pub(in crate::ipvs) struct OfFamily<'a> {
     pods: Pods,
 }
 
-impl chains::Renderer for OfFamily<'_> {
+impl xtables::Renderer for OfFamily<'_> {
     fn base(&self) -> Base {
         let canary = || Chain::new(CANARY, Vec::new());
         Base {
@@ -177,7 +177,7 @@ impl OfFamily<'_> {
         for served in [SetId::ClusterIps, SetId::Masquerade, SetId::Local] {
             rules.push(Rule::new([self.dialled(served)], Target::Return));
         }
-        for protocol in model::Protocol::ALL.map(chains::number_of) {
+        for protocol in model::Protocol::ALL.map(xtables::number_of) {
             let parts = [
                 Match::PlainProtocol(protocol),
                 states(Is::Equal, &[State::New]),

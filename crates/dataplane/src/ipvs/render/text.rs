@@ -10,11 +10,11 @@ use kernel::ipvs::{Flags, Protocol, VirtualServer, What};
 use model::{Family, ForwardingTable};
 
 use super::rules::Rules;
-use crate::chains;
 use crate::ipvs::Options;
 use crate::ipvs::items::Item;
 use crate::ipvs::names::SetId;
 use crate::ipvs::wanted::Wanted;
+use crate::xtables;
 
 /// What a first sync brings into a kernel that has nothing of ours, of one family.
 pub fn render(desired: &ForwardingTable, family: Family, options: &Options) -> String {
@@ -24,7 +24,7 @@ pub fn render(desired: &ForwardingTable, family: Family, options: &Options) -> S
     let mut text = String::new();
     section(&mut text, &format!("{family} sets, for ipset restore"), sets(&items, family));
     section(&mut text, &format!("{family} virtual servers, for ipvsadm -R"), servers(&items));
-    text.push_str(&chains::render(&rules, desired, family));
+    text.push_str(&xtables::render(&rules, desired, family));
     section(
         &mut text,
         &format!("{family} addresses of {}, for ip -batch", options.interface),

@@ -3,8 +3,8 @@
 use kernel::xtables::{Is, Match, Rule, Side, State, Table, Target};
 use model::Family;
 
-use crate::chains::{Base, CANARY, Chain, Jump, Place, filter_jumps, loopback, name, states};
 use crate::userspace::names;
+use crate::xtables::{Base, CANARY, Chain, Jump, Place, filter_jumps, loopback, name, states};
 
 const PORTALS: &str = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
 const NODE_PORTS: &str = "handle service NodePorts; NOTE: this must be the last rule in the chain";

@@ -15,7 +15,7 @@ use model::{Family, ForwardingTable, ServicePort};
 
 use super::names;
 use super::{Options, Ports};
-use crate::chains::{self, Base, NodePorts, Order, Pods, PortRules, SERVICES, Shared, Style};
+use crate::xtables::{self, Base, NodePorts, Order, Pods, PortRules, SERVICES, Shared, Style};
 
 const fn nat(name: &'static str, order: Order) -> Shared {
     Shared { table: Table::Nat, name, order }
@@ -109,7 +109,7 @@ pub(super) struct Renderer<'a> {
     own_address: Option<IpAddr>,
 }
 
-impl chains::Renderer for Renderer<'_> {
+impl xtables::Renderer for Renderer<'_> {
     fn base(&self) -> Base {
         base::base(self.family)
     }

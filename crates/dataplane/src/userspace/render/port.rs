@@ -15,12 +15,12 @@ use model::table::AllowedSources;
 use model::{Frontend, FrontendKind, Protocol, Route, ServicePort};
 
 use super::{NODE_PORT_CONTAINER, NODE_PORT_HOST, NON_LOCAL, PORTALS_CONTAINER, PORTALS_HOST, Renderer};
-use crate::chains::{
-    PortRules, Refusals, Shared, comment_of, frontend_parts, number_of, refusal, routes_of, sources, states,
-};
 use crate::relay::Purpose;
 use crate::userspace::names::{self, Names};
 use crate::userspace::ports::{needed, purpose};
+use crate::xtables::{
+    PortRules, Refusals, Shared, comment_of, frontend_parts, number_of, refusal, routes_of, sources, states,
+};
 
 /// Nothing for a service port that has no listener though it needs one: it was refused, and is told of by name.
 pub(super) fn rules(renderer: &Renderer<'_>, port: &ServicePort) -> PortRules {
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
 
     fn has_node_port(&self, wanted: Purpose) -> bool {
         let mut node_ports = self.routes.iter().filter(|route| route.kind == FrontendKind::NodePort);
-        node_ports.any(|route| crate::chains::pools(route).any(|pool| purpose(pool) == wanted))
+        node_ports.any(|route| crate::xtables::pools(route).any(|pool| purpose(pool) == wanted))
     }
 
     fn comment(&self, purpose: Purpose) -> Match {

@@ -55,8 +55,12 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let termination = Termination::block().map_err(system("hear signals"))?;
     let hangup = Hangup::block().map_err(system("hear signals"))?;
     let carrier = Carrier::start(&settings.relay)?;
-    let request =
-        OpenRequest { settings: &settings.mode, relay: carrier.relay(), run_dir: &settings.run_dir };
+    let request = OpenRequest {
+        settings: &settings.mode,
+        relay: carrier.relay(),
+        run_dir: &settings.run_dir,
+        known_chains: registry::known_chains(),
+    };
     let Opened { mut dataplane, drift, program } = settings.mode.mode.open(&request)?;
     dataplane.try_to_write().map_err(RunError::Kernel)?;
     let (source, server_address) = Opening::of(&settings.origin)?;

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 
 use dataplane::Mode;
 use dataplane::iptables::{self, Iptables};
+use dataplane::registry::known_chains;
+use dataplane::upstream;
 use dataplane::userspace::{self, Userspace};
 use dataplane::{Dataplane, Scope, relay};
 use kernel::namespace::Namespace;
@@ -147,7 +149,8 @@ impl Real {
         if twin::sync(&mut *self.dataplane, &self.table, Scope::Everything)? > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
-        self.dataplane.cleanup().map_err(|e| e.to_string())?;
+        let clear = |pair| upstream::clear_all(known_chains(), pair).map_err(|e| e.to_string());
+        self.dataplane.pairs().into_iter().try_for_each(clear)?;
         self.dataplane.pairs().into_iter().try_for_each(|door| foreign::are_alone(&mut door.real))
     }
 }

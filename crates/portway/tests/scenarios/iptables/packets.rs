@@ -1,7 +1,8 @@
 //! iptables behind one of the real programs, with packets that really are sent; see `packets.rs` of `nftables`.
 
-use dataplane::Dataplane;
 use dataplane::iptables::{Iptables, Options};
+use dataplane::registry::known_chains;
+use dataplane::{Dataplane, upstream};
 use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
 
@@ -15,11 +16,22 @@ pub(crate) fn sender(variant: Variant) -> Result<Sender, String> {
     if programs.len() < Family::ALL.len() {
         return Err(format!("{variant} is not installed for both families"));
     }
-    let open = move |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
-        let door = |program: &Programs| Inside::new(stage.node(), program);
-        Ok(Box::new(Iptables::new(programs.iter().map(door), Options::default())))
+    let doors = move |stage: &Stage| -> Vec<Inside> {
+        programs.iter().map(|program| Inside::new(stage.node(), program)).collect()
     };
-    Ok(Sender { open: Box::new(open), promises: dataplane::iptables::MODE.semantics().of_rules() })
+    let doors_of = doors.clone();
+    let open = move |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
+        Ok(Box::new(Iptables::new(doors_of(stage), Options::default())))
+    };
+    let clean_up = move |stage: &Stage| {
+        let clear = |door| upstream::clear_all(known_chains(), door).map_err(|e| e.to_string());
+        doors(stage).iter_mut().try_for_each(clear)
+    };
+    Ok(Sender {
+        open: Box::new(open),
+        clean_up: Box::new(clean_up),
+        promises: dataplane::iptables::MODE.semantics().of_rules(),
+    })
 }
 
 /// A program that is run in a namespace, whoever asks.

@@ -42,10 +42,15 @@ const ROUNDS_OF_AFFINITY: usize = 8;
 /// Opens a mode on the node of a stage.
 type Open = Box<dyn Fn(&Stage) -> Result<Box<dyn Dataplane>, String>>;
 
+/// Removes from the node of a stage what a mode has written.
+type CleanUp = Box<dyn Fn(&Stage) -> Result<(), String>>;
+
 /// A mode that is sent packets.
 pub(crate) struct Sender {
     /// Opens it, on the node of a stage.
     pub(crate) open: Open,
+    /// Removes it from there.
+    pub(crate) clean_up: CleanUp,
     /// What it promises.
     pub(crate) promises: Promises,
 }
@@ -55,7 +60,11 @@ pub(crate) fn nftables() -> Sender {
     let open = |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
         Ok(Box::new(Nftables::new(stage.open_nft()?, Options::default())))
     };
-    Sender { open: Box::new(open), promises: Promises::default().of_rules() }
+    let clean_up = |stage: &Stage| {
+        let mut dataplane = Nftables::new(stage.open_nft()?, Options::default());
+        dataplane.cleanup().map_err(|e| e.to_string())
+    };
+    Sender { open: Box::new(open), clean_up: Box::new(clean_up), promises: Promises::default().of_rules() }
 }
 
 /// Sends the packets of a scenario, and returns what failed; one failure is enough.
@@ -98,7 +107,7 @@ struct Packets<'a> {
 impl<'a> Packets<'a> {
     /// With no rules yet, whatever the scenario before has left behind.
     fn new(mode: &Sender, stage: &'a mut Stage) -> Result<Self, String> {
-        (mode.open)(stage)?.cleanup().map_err(|e| e.to_string())?;
+        (mode.clean_up)(stage)?;
         let dataplane = (mode.open)(stage)?;
         stage.set_addresses(&BTreeSet::new())?;
         Ok(Self {

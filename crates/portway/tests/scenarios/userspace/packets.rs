@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use dataplane::registry::known_chains;
 use dataplane::userspace::{Options, Userspace};
-use dataplane::{Dataplane, Scope, relay};
+use dataplane::{Scope, relay, upstream};
 use kernel::xtables::{Family, Programs, Variant, Xtables};
 use model::{Answer, Delta, Fate, ForwardingTable, Packet, Promises, ServicePortId};
 
@@ -62,9 +63,10 @@ struct Packets<'a> {
 impl<'a> Packets<'a> {
     /// With no rules yet, whatever the scenario before has left behind.
     fn new(stage: &'a mut Stage, programs: &[Programs]) -> Result<Self, String> {
-        let doors = programs.iter().map(|program| Inside::new(stage.node(), program));
-        let mut dataplane = Userspace::new(doors, relay::Simulated::default(), Options::default());
-        dataplane.cleanup().map_err(|e| e.to_string())?;
+        let mut doors: Vec<_> = programs.iter().map(|program| Inside::new(stage.node(), program)).collect();
+        let clear = |door| upstream::clear_all(known_chains(), door).map_err(|e| e.to_string());
+        doors.iter_mut().try_for_each(clear)?;
+        let dataplane = Userspace::new(doors, relay::Simulated::default(), Options::default());
         stage.set_addresses(&BTreeSet::new())?;
         let table = ForwardingTable::default();
         Ok(Self {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `words` | the words: chain, shared chain, jump, rules of a service port |
 //! | `names` | the names that modes share |
+//! | `choose` | which of the two programs this node uses |
 //! | `families` | both families: the machinery as a whole |
 //! | `family` | one family: what was written, what must change |
 //! | `written`, `script` | what changed, as restore text |
@@ -19,6 +20,7 @@
 //!
 //! Absent on purpose: any rule that leads a packet somewhere. That is what a mode is.
 
+mod choose;
 mod families;
 mod family;
 mod glance;
@@ -35,6 +37,7 @@ mod text;
 mod words;
 mod written;
 
+pub use choose::choose;
 pub(crate) use families::{Families, family_of};
 use kernel::xtables::{Rule, Table};
 use model::{Family, ForwardingTable, ServicePort};

@@ -9,6 +9,7 @@ use super::family::FamilyState;
 use super::script::Script;
 use super::{Style, glance};
 use crate::counted::Met;
+use crate::upstream::{self, KnownChains};
 use crate::{Scope, SyncError, Synced};
 
 /// What a mode of rules is made of: how its rules look, and one door for each family.
@@ -91,11 +92,11 @@ impl<X: Xtables, S: Style> Families<X, S> {
         Ok(found)
     }
 
-    /// Removes all chains of these names, of whichever mode.
-    pub(crate) fn cleanup(&mut self) -> Result<(), SyncError> {
+    /// Removes all chains that are known, of whichever mode.
+    pub(crate) fn cleanup(&mut self, known: &KnownChains) -> Result<(), SyncError> {
         for state in &mut self.families {
             state.forget();
-            crate::upstream::clear_all(&mut state.door)?;
+            upstream::clear_all(known, &mut state.door)?;
         }
         Ok(())
     }

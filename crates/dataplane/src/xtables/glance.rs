@@ -46,8 +46,8 @@ mod tests {
     use model::ForwardingTable;
 
     use super::*;
-    use crate::chains::Style as _;
     use crate::iptables::{Iptables, Options};
+    use crate::xtables::Style as _;
     use crate::{Dataplane, Scope};
 
     /// What `-F` and `-F`, `-X` do to a table.
