@@ -53,7 +53,7 @@ fn functions(file: &File) -> Vec<Sized> {
 }
 
 /// Where the body of the function at the start of `code` ends; none when a `;` comes before any body.
-fn body_end(code: &str) -> Option<usize> {
+pub(crate) fn body_end(code: &str) -> Option<usize> {
     let mut braces = 0_usize;
     let mut brackets = 0_usize;
     for (at, c) in code.char_indices() {

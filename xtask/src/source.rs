@@ -33,7 +33,7 @@ fn read_folder(root: &Path, folder: &str, files: &mut Vec<File>) -> Result<()> {
         let kind = entry.file_type()?;
         if kind.is_dir() && is_ours(&name) {
             read_folder(root, &path, files)?;
-        } else if kind.is_file() {
+        } else if kind.is_file() && name != ".git" {
             // What is not text has nothing for us.
             if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
                 files.push(File { path, text });

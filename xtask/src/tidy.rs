@@ -8,6 +8,7 @@
 //! Absent on purpose: rules about length or taste. Lengths are shown by `longest.rs` and fail nobody.
 
 mod breaches;
+mod modes;
 
 use crate::source::{File, read_tree, word_positions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +16,6 @@ use std::path::Path;
 
 /// The crates that `model` may depend on.
 const MODEL_DEPENDENCIES: [&str; 2] = ["ipnet", "serde_json"];
-
-/// The folders of `crates/dataplane/src` that each hold one mode.
-const MODES: [&str; 5] = ["nftables", "iptables", "ipvs", "userspace", "ebpf"];
 
 /// The only crate that may hold `unsafe`.
 const UNSAFE_IS_ALLOWED_IN: &str = "crates/kernel/";
@@ -83,22 +81,6 @@ fn model_dependencies(files: &[File]) -> Vec<String> {
         "crates/model/Cargo.toml: depends on {seen:?}, allowed are {allowed:?}: keep model pure, or write a decision \
          record and change MODEL_DEPENDENCIES in xtask/src/tidy.rs"
     )]
-}
-
-/// No mode's folder imports another mode's.
-fn modes_are_apart(files: &[File]) -> Vec<String> {
-    let mut problems = Vec::new();
-    for file in files.iter().filter(|file| file.is_rust()) {
-        let Some(own) = mode_of(&file.path) else { continue };
-        let imported = imported_siblings(&file.code());
-        for other in MODES.iter().filter(|mode| **mode != own && imported.contains(**mode)) {
-            problems.push(format!(
-                "{}: imports `{other}`, another mode: move what both need into a folder of its own, as xtables/ and relay/",
-                file.path
-            ));
-        }
-    }
-    problems
 }
 
 /// `unsafe` stands in the kernel crate alone.
@@ -240,26 +222,13 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     names
 }
 
-fn mode_of(path: &str) -> Option<&str> {
-    let inside = path.strip_prefix("crates/dataplane/src/")?;
-    let name = inside.split(['/', '.']).next()?;
-    MODES.contains(&name).then_some(name)
-}
-
-/// The words that directly follow `crate::` or `super::`, also inside braces.
-fn imported_siblings(code: &str) -> BTreeSet<String> {
+/// The first words of what follows `crate::`, also inside braces.
+fn listed_names(code: &str) -> BTreeSet<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut names = BTreeSet::new();
-    for root in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(root) {
-            let rest = &code[at + root.len()..];
-            match rest.strip_prefix('{') {
-                Some(list) => names.extend(top_level_parts(list).map(|part| word(part.trim_start()))),
-                None => drop(names.insert(word(rest))),
-            }
-        }
+    match code.strip_prefix('{') {
+        Some(list) => top_level_parts(list).map(|part| word(part.trim_start())).collect(),
+        None => BTreeSet::from([word(code)]),
     }
-    names
 }
 
 /// The parts between commas of a `use` list, up to its closing brace; inner lists stay with their part.
@@ -320,8 +289,13 @@ fn the_model_depends_on_the_allowed_crates_alone() {
 }
 
 #[test]
-fn no_mode_imports_another() {
-    assert_kept(modes_are_apart);
+fn no_mode_depends_on_another_also_not_through_what_they_share() {
+    assert_kept(modes::are_apart);
+}
+
+#[test]
+fn no_mode_is_named_outside_its_folder() {
+    assert_kept(modes::are_named_at_home);
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub(crate) const POLL: Duration = Duration::from_secs(5);
 /// The flag that chooses the program.
 pub const FLAG: &str = "iptables-program";
 
+/// The Debian package that has them.
+pub(crate) const PACKAGE: &str = "iptables";
+
 /// The kernel lists IPv6 addresses here, wherever there is IPv6.
 pub const HAS_IPV6: &str = "/proc/net/if_inet6";
 

@@ -61,20 +61,78 @@ fn a_further_dependency_of_the_model_is_noticed() {
     );
 }
 
+const REGISTRY: (&str, &str) = (
+    "crates/dataplane/src/registry.rs",
+    "pub static MODES: &[Mode] = &[crate::nftables::MODE, crate::ipvs::MODE];",
+);
+
 #[test]
-fn a_mode_that_imports_another_is_noticed() {
-    let path = "crates/dataplane/src/nftables/render.rs";
+fn a_mode_that_depends_on_another_is_noticed() {
+    let path = "crates/dataplane/src/nftables/render/port.rs";
+    let own = ("crates/dataplane/src/nftables/mod.rs", "use crate::upstream::removal;");
+    let root = ("crates/dataplane/src/lib.rs", "mod mode;\npub mod ipvs;\npub use mode::{Mode, Other};");
+    let other = ("crates/dataplane/src/ipvs/mod.rs", "pub fn render() {}");
     check(
-        modes_are_apart,
+        modes::are_apart,
         &[
-            (&[(path, "use crate::ipvs::render;")], 1),
-            (&[(path, "use crate::{relay, iptables::{a, b}};")], 1),
-            (&[(path, "fn f() { super::super::userspace::g() }")], 1),
-            (&[(path, "use crate::{relay::{ipvs, x}, xtables};")], 0),
-            (&[(path, "use crate::nftables::diff; // as in crate::ipvs")], 0),
-            (&[(path, "use kernel::ipvs;")], 0),
-            (&[("crates/dataplane/src/lib.rs", "use crate::ipvs::Ipvs;")], 0),
-            (&[("crates/dataplane/src/xtables/mod.rs", "use crate::xtables::x;")], 0),
+            (&[REGISTRY, root, other, (path, "use crate::ipvs::render;")], 1),
+            (&[REGISTRY, root, other, (path, "use crate::{relay, ipvs::{a, b}};")], 1),
+            (&[REGISTRY, root, other, (path, "fn f() { super::super::super::ipvs::render() }")], 1),
+            (
+                &[
+                    REGISTRY,
+                    root,
+                    other,
+                    own,
+                    ("crates/dataplane/src/upstream/mod.rs", "fn f() { crate::ipvs::render() }"),
+                ],
+                1,
+            ),
+            (
+                &[
+                    REGISTRY,
+                    root,
+                    other,
+                    (path, "use crate::Mode;"),
+                    ("crates/dataplane/src/mode.rs", "use crate::registry;"),
+                ],
+                1,
+            ),
+            (&[REGISTRY, root, other, (path, "use crate::Mode;"), ("crates/dataplane/src/mode.rs", "")], 0),
+            (
+                &[
+                    REGISTRY,
+                    root,
+                    other,
+                    own,
+                    (
+                        "crates/dataplane/src/upstream/mod.rs",
+                        "#[cfg(test)]\nmod tests { use crate::ipvs::f; }",
+                    ),
+                ],
+                0,
+            ),
+            (&[REGISTRY, root, other, (path, "use crate::{relay::{ipvs, x}, xtables};")], 0),
+            (&[REGISTRY, root, other, (path, "use crate::nftables::diff; // as in crate::ipvs")], 0),
+            (&[REGISTRY, root, other, (path, "use kernel::ipvs;")], 0),
+        ],
+    );
+}
+
+#[test]
+fn a_mode_that_is_named_elsewhere_is_noticed() {
+    let path = "crates/portway/src/cli/run.rs";
+    check(
+        modes::are_named_at_home,
+        &[
+            (&[REGISTRY, (path, "if mode == dataplane::ipvs::MODE {}")], 1),
+            (&[REGISTRY, (path, "if mode.name() == \"ipvs\" {}")], 1),
+            (&[REGISTRY, (path, "match error { SyncError::Ipvs(_) => {} }")], 1),
+            (&[REGISTRY, (path, "let ipvs = 1; let nftables = 2;")], 2),
+            (&[REGISTRY, (path, "use kernel::ipvs; // \"ipvs\"")], 0),
+            (&[REGISTRY, (path, "#[cfg(test)]\nmod tests {\n    const MODE: &str = \"ipvs\";\n}\n")], 0),
+            (&[REGISTRY, ("crates/dataplane/src/ipvs/mode.rs", "const NAME: &str = \"ipvs\";")], 0),
+            (&[REGISTRY, ("crates/portway/tests/cli/run.rs", "run(\"ipvs\")")], 0),
         ],
     );
 }

@@ -11,7 +11,7 @@ use std::fs;
 
 use kernel::host::{self, Address, Bridge, BridgePort, Route};
 use kernel::sysctl::{Sysctls, ThisMachine};
-use kernel::xtables::Programs;
+use kernel::xtables::{self, Programs};
 
 use crate::served::{self, Served, ServingSigns};
 
@@ -172,7 +172,7 @@ fn bridge_calls_of_all(settings: &mut impl Sysctls) -> (bool, bool) {
     let mut is_on = |name: &str| {
         number(settings, &format!("net/bridge/bridge-nf-call-{name}")).is_some_and(|value| value != 0)
     };
-    (is_on("iptables"), is_on("ip6tables"))
+    (is_on(xtables::Family::V4.program()), is_on(xtables::Family::V6.program()))
 }
 
 /// Legacy tables of which the kernel does not tell the chains prove nothing.

@@ -1,5 +1,6 @@
 //! Checks that judge the path of one packet.
 
+use kernel::xtables;
 use model::fate::Payload;
 use model::{Family, Fate, Packet};
 
@@ -153,8 +154,8 @@ fn bridge_trouble(
 ) -> Option<Trouble> {
     let (v4, v6) = conditions.link(bridge)?.bridge_calls?;
     let (is_on, name) = match family {
-        Family::V4 => (v4, "iptables"),
-        Family::V6 => (v6, "ip6tables"),
+        Family::V4 => (v4, xtables::Family::V4.program()),
+        Family::V6 => (v6, xtables::Family::V6.program()),
     };
     (!is_on).then(|| Trouble {
         severity,

@@ -142,7 +142,7 @@ impl ModeSpec for Spec {
     }
 
     fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &["iptables"] }
+        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
 }
 

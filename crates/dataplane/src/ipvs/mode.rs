@@ -24,7 +24,7 @@ use crate::mode::{
 use crate::programs;
 use crate::served::{Served, ServingSign};
 use crate::settings::{Setting, Values};
-use crate::upstream::{ChainSet, KnownChains};
+use crate::upstream::{self, ChainSet, KnownChains};
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -70,7 +70,7 @@ impl ModeSpec for Spec {
 
     /// As upstream has it, sources are hidden by the section of the mode whose rules hide them.
     fn sections(&self) -> Sections {
-        Sections { pace: NAME, masquerade: "iptables" }
+        Sections { pace: NAME, masquerade: upstream::IPTABLES_SECTION }
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
@@ -148,7 +148,7 @@ impl ModeSpec for Spec {
     }
 
     fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &["iptables"] }
+        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
 }
 

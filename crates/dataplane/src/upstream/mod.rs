@@ -44,6 +44,9 @@ pub(crate) use names::NODE_PORTS;
 pub use names::{ChainSet, JumpTo, KnownChains, Named, Whose};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
 
+/// The section of upstream's config file that more than one of its modes reads.
+pub(crate) const IPTABLES_SECTION: &str = "iptables";
+
 /// In the order in which they are cleared.
 const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];
 /// So many chains iptables-nft deletes at a time.

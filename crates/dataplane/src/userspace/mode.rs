@@ -13,7 +13,7 @@ use crate::mode::{
 use crate::programs;
 use crate::relay;
 use crate::settings::{Commands, Field, Kind, Setting};
-use crate::upstream::ChainSet;
+use crate::upstream::{self, ChainSet};
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -76,7 +76,7 @@ impl ModeSpec for Spec {
 
     /// Upstream has this mode no more: its files say the pace where the mode that followed it has it.
     fn sections(&self) -> Sections {
-        Sections { pace: "iptables", masquerade: "iptables" }
+        Sections { pace: upstream::IPTABLES_SECTION, masquerade: upstream::IPTABLES_SECTION }
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
@@ -103,7 +103,7 @@ impl ModeSpec for Spec {
     }
 
     fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &["iptables"] }
+        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
 }
 

@@ -122,7 +122,7 @@ impl Family {
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     /// How the names of its programs begin.
-    fn program(self) -> &'static str {
+    pub fn program(self) -> &'static str {
         match self {
             Self::V4 => "iptables",
             Self::V6 => "ip6tables",

@@ -1,0 +1,224 @@
+//! A mode is one folder and one line: no mode depends on another, and nothing outside a mode's folder names it.
+//!
+//! In: the files of the repository; `registry.rs` of dataplane lists the modes. Out: problems.
+//!
+//! Dependencies are followed from module to module of dataplane, so that a mode does not reach another through what they share.
+//! Tests may name modes: what `#[cfg(test)]` leaves out of programs is not looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::find;
+use crate::longest::body_end;
+use crate::source::{File, word_positions};
+
+const REGISTRY: &str = "crates/dataplane/src/registry.rs";
+const DATAPLANE: &str = "crates/dataplane/src/";
+
+/// Where modes may be named: files, or folders that end with `/`, and why.
+const MAY_NAME_MODES: [(&str, &str); 5] = [
+    (REGISTRY, "the list"),
+    ("crates/dataplane/src/lib.rs", "`pub mod`"),
+    ("crates/dataplane/src/programs.rs", "the iptables programs and their Debian package"),
+    ("crates/dataplane/src/upstream/", "upstream's config dialect and its chains"),
+    ("crates/portway/src/kubeproxy/", "upstream's config dialect"),
+];
+
+/// Crates whose words are not those of modes: the kernel has a subsystem `ipvs`.
+const OTHER_WORDS: [&str; 2] = ["crates/kernel/", "crates/kernel-sim/"];
+
+/// The names of the modes, as the registry lists them.
+pub(super) fn modes(files: &[File]) -> Vec<String> {
+    let Some(registry) = find(files, REGISTRY) else { return Vec::new() };
+    let code = registry.code();
+    let ends = code.match_indices("::MODE").filter(|(at, _)| !code[at + 6..].starts_with(['S', '_']));
+    let name = |at: usize| code[..at].rsplit("::").next().unwrap_or_default().to_owned();
+    ends.map(|(at, _)| name(at)).filter(|name| !name.is_empty()).collect()
+}
+
+/// No mode depends on another, directly or through what they share.
+pub(super) fn are_apart(files: &[File]) -> Vec<String> {
+    let (modes, graph) = (modes(files), Graph::of(files));
+    let mut problems = Vec::new();
+    for mode in &modes {
+        for other in modes.iter().filter(|other| *other != mode) {
+            if let Some(path) = graph.path(mode, other) {
+                problems.push(format!(
+                    "crates/dataplane: {}: a mode that depends on another: give shared code what it needs as a value, as `ChainSet` is given",
+                    path.join(" → ")
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Which module of dataplane uses which.
+struct Graph(BTreeMap<String, BTreeSet<String>>);
+
+/// The root of the crate, as a module.
+const ROOT: &str = "lib";
+
+impl Graph {
+    fn of(files: &[File]) -> Self {
+        let inside =
+            |file: &&File| file.is_rust() && file.path.starts_with(DATAPLANE) && !is_test(&file.path);
+        let modules: BTreeSet<&str> =
+            files.iter().filter(inside).filter_map(|file| module_of(&file.path)).collect();
+        let root = find(files, "crates/dataplane/src/lib.rs").map(product_code).unwrap_or_default();
+        let exports = exports(&root);
+        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for file in files.iter().filter(inside) {
+            let Some(module) = module_of(&file.path) else { continue };
+            let uses = graph.entry(module.to_owned()).or_default();
+            if module == ROOT {
+                let own = modules.iter().filter(|name| is_used_in_root(&root, name));
+                uses.extend(own.map(|name| (*name).to_owned()));
+                continue;
+            }
+            for name in names_at_root(&product_code(file), depth(&file.path)) {
+                let of = if modules.contains(&*name) {
+                    name
+                } else {
+                    exports.get(&name).map_or(ROOT, |of| of).to_owned()
+                };
+                uses.insert(of);
+            }
+            uses.remove(module);
+        }
+        Self(graph)
+    }
+
+    /// How one module comes to use another, by the shortest way.
+    fn path(&self, from: &str, to: &str) -> Option<Vec<&str>> {
+        let (start, _) = self.0.get_key_value(from)?;
+        let mut paths = vec![vec![start.as_str()]];
+        let mut seen = BTreeSet::from([start.as_str()]);
+        let mut next = 0;
+        while let Some(path) = paths.get(next).cloned() {
+            next += 1;
+            let last = path[path.len() - 1];
+            if last == to {
+                return Some(path);
+            }
+            for name in self.0.get(last).into_iter().flatten() {
+                if seen.insert(name) {
+                    paths.push(path.iter().copied().chain([name.as_str()]).collect());
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The module directly below the root that a file belongs to.
+fn module_of(path: &str) -> Option<&str> {
+    path.strip_prefix(DATAPLANE)?.split(['/', '.']).next()
+}
+
+/// How many `super::` lead from a file to the root of the crate.
+fn depth(path: &str) -> usize {
+    let inside = path.strip_prefix(DATAPLANE).unwrap_or_default();
+    let folders = inside.matches('/').count();
+    if inside.ends_with("/mod.rs") { folders } else { folders + 1 }
+}
+
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// What stands behind `crate::`, or behind as many `super::` as lead to the root.
+fn names_at_root(code: &str, depth: usize) -> BTreeSet<String> {
+    let to_root = "super::".repeat(depth);
+    let mut names = BTreeSet::new();
+    for root in ["crate::", &*to_root] {
+        for (at, _) in code.match_indices(root) {
+            if root != "crate::" && code[..at].ends_with("super::") {
+                continue;
+            }
+            names.extend(super::listed_names(&code[at + root.len()..]));
+        }
+    }
+    names.remove("super");
+    names
+}
+
+/// `pub use MODULE::{A, B}` of the root: of which module each name is.
+fn exports(root: &str) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for statement in root.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+        let Some((module, names)) = statement.split_once("::") else { continue };
+        exports.extend(super::listed_names(names).into_iter().map(|name| (name, module.to_owned())));
+    }
+    exports
+}
+
+/// Whether the root's own code uses a module, beside making it part of the crate and handing on its names.
+fn is_used_in_root(root: &str, module: &str) -> bool {
+    let is_handed_on = |at: usize| {
+        let line = root[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        line.starts_with("pub use") || line.starts_with("mod ") || line.starts_with("pub mod ")
+    };
+    word_positions(root, module).any(|at| root[at + module.len()..].starts_with("::") && !is_handed_on(at))
+}
+
+/// Nothing outside a mode's folder names it, as an identifier or as a text.
+pub(super) fn are_named_at_home(files: &[File]) -> Vec<String> {
+    let modes = modes(files);
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| is_product(&file.path)) {
+        let home = file.path.strip_prefix(DATAPLANE).and_then(|inside| inside.split(['/', '.']).next());
+        let code = product_code(file);
+        for mode in modes.iter().filter(|mode| home != Some(mode)) {
+            if let Some(line) = first_name(&code, &file.text, mode) {
+                problems.push(format!(
+                    "{}:{line}: names the mode `{mode}`: ask the mode, which is a value of dataplane::registry, and let its folder answer",
+                    file.path
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn is_product(path: &str) -> bool {
+    let is_rust = std::path::Path::new(path).extension() == Some("rs".as_ref());
+    let may = |(place, _): &(&str, &str)| path == *place || place.ends_with('/') && path.starts_with(place);
+    is_rust
+        && path.starts_with("crates/")
+        && path.contains("/src/")
+        && !is_test(path)
+        && !OTHER_WORDS.iter().any(|crates| path.starts_with(crates))
+        && !MAY_NAME_MODES.iter().any(may)
+}
+
+/// The line on which code first names a mode: as a word that is not the kernel's, as a type, or as a whole text.
+fn first_name(code: &str, text: &str, mode: &str) -> Option<usize> {
+    let (first, rest) = mode.split_at(1);
+    let type_name = first.to_uppercase() + rest;
+    let quoted = format!("\"{mode}\"");
+    let lines = code.lines().zip(text.lines());
+    let names = |(code, text): (&str, &str)| {
+        let is_word = word_positions(code, mode).any(|at| !code[..at].ends_with("kernel::"));
+        // A literal is blank in code; a line that is blank as a whole is a comment, or a test's.
+        let is_quoted =
+            text.split("//").next().is_some_and(|text| text.contains(&quoted)) && !code.trim().is_empty();
+        is_word || is_quoted || word_positions(code, &type_name).next().is_some()
+    };
+    lines.enumerate().find(|(_, line)| names(*line)).map(|(number, _)| number + 1)
+}
+
+/// The code that is in programs: without comments, literals and what `#[cfg(test)]` leaves out.
+fn product_code(file: &File) -> String {
+    let mut code = file.code();
+    while let Some(at) = code.find("#[cfg(test)]") {
+        let rest = &code[at..];
+        let end = match (rest.find('{'), rest.find(';')) {
+            (Some(brace), Some(semicolon)) if semicolon < brace => semicolon + 1,
+            (Some(_), _) => body_end(&rest[12..]).map_or(rest.len(), |end| end + 12),
+            (None, semicolon) => semicolon.map_or(rest.len(), |at| at + 1),
+        };
+        let blank: String = rest[..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+        code.replace_range(at..at + end, &blank);
+    }
+    code
+}
