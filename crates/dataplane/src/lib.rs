@@ -21,6 +21,8 @@ pub mod relay;
 pub mod resets;
 pub mod served;
 pub mod settings;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod upstream;
 pub mod userspace;
 pub mod xtables;

@@ -166,6 +166,13 @@ pub trait ModeSpec: Sync {
     /// What a deployment must give it.
     fn deployment(&self) -> Deployment;
 
+    /// The mode on simulated nodes to which nothing was written yet: one for each program that it may write with, and the one that
+    /// scenarios ask first.
+    #[cfg(feature = "sim")]
+    fn simulate(&self, _settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
+        Vec::new()
+    }
+
     /// In no program that is handed out.
     fn is_test_only(&self) -> bool {
         false

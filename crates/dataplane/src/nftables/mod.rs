@@ -20,6 +20,8 @@ mod numbers;
 mod observed;
 mod packets;
 mod plan;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod tracked;
 mod withheld;
 

@@ -95,6 +95,11 @@ impl ModeSpec for Spec {
     fn deployment(&self) -> Deployment {
         Deployment { capabilities: &["NET_ADMIN"], packages: &[] }
     }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
+        super::sim::simulate(settings)
+    }
 }
 
 /// Notifications of `nf_tables` about our table.
@@ -110,7 +115,7 @@ impl ForeignWrites for Heard {
     }
 }
 
-fn options(settings: &ModeSettings) -> Options {
+pub(super) fn options(settings: &ModeSettings) -> Options {
     Options {
         promises: settings.mode.semantics(),
         masquerade_mark: settings.masquerade_mark(),
