@@ -14,7 +14,7 @@ use kernel::nft::{self, Outcome, Path, Protocol, SimPacket};
 use model::affinity::Memory;
 use model::fate::{OneOf, Payload, Remembered};
 use model::table::NodeView;
-use model::{Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
+use model::{Family, Fate, ForwardingTable, Frontend, Landing, Packet, Promises, ServicePortId};
 
 use crate::{Dataplane, ModeSettings};
 
@@ -114,10 +114,10 @@ pub trait SimulatedMode {
         Ok(())
     }
 
-    /// From now on everything of this kind is left out of what is written.
-    fn leave_out(&mut self, _kind: &str) {}
+    /// From now on the kinds of what is written are noted, and this one is left out.
+    fn leave_out(&mut self, _kind: Option<&str>) {}
 
-    /// The kinds of rules, sets and other things that were written so far, those that were left out too.
+    /// The kinds of rules, sets and other things that were noted, those that were left out too.
     fn kinds(&mut self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -292,6 +292,13 @@ pub fn remembered_for(packet: &Packet, one_of: OneOf, semantics: &Promises) -> O
     }
     let port = format!("{}:{number}", packet.destination);
     OneOf { port: ServicePortId { port: port.into(), protocol, ..one_of.port.clone() }, ..one_of }
+}
+
+/// What a packet may have been sent to, in the order in which that is asked.
+pub fn frontends(packet: &Packet) -> Vec<Frontend> {
+    let Payload::Transport { protocol, port } = packet.payload else { return Vec::new() };
+    let (ip, family) = (packet.destination, Family::of(packet.destination));
+    vec![Frontend::Address { ip, protocol, port }, Frontend::NodePort { family, protocol, port }]
 }
 
 /// The packet as the kernel of this node sees it.

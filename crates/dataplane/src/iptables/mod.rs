@@ -19,6 +19,8 @@ mod mode;
 mod names;
 mod packets;
 mod render;
+#[cfg(feature = "sim")]
+mod sim;
 mod sync;
 
 pub use mode::MODE;

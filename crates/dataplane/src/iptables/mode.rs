@@ -144,14 +144,19 @@ impl ModeSpec for Spec {
     fn deployment(&self) -> Deployment {
         Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
+        super::sim::simulate(settings)
+    }
 }
 
 /// Whether node ports on 127.0.0.0/8 are served by rules.
-fn has_localnet(settings: &ModeSettings) -> bool {
+pub(super) fn has_localnet(settings: &ModeSettings) -> bool {
     settings.mode.name() == NAME && settings.localhost_node_ports == LocalhostNodePorts::ByRules
 }
 
-fn options(settings: &ModeSettings) -> Options {
+pub(super) fn options(settings: &ModeSettings) -> Options {
     Options {
         localhost_node_ports: has_localnet(settings),
         masquerade_mark: settings.masquerade_mark(),

@@ -45,6 +45,8 @@ mod own_settings;
 mod render;
 mod scheduler;
 mod settings;
+#[cfg(feature = "sim")]
+mod sim;
 mod status;
 mod steps;
 mod sync;

@@ -150,6 +150,11 @@ impl ModeSpec for Spec {
     fn deployment(&self) -> Deployment {
         Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
+        super::sim::simulate(settings)
+    }
 }
 
 /// The mode, with virtual servers, sets, addresses and settings of this machine; and its program.

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::ipvs::{Protocol, Request, What};
@@ -35,13 +36,14 @@ const PASSES_MAX: usize = 8;
 const DRAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The IPVS mode, behind the doors of an iptables program and of the kernel: the real ones or their twins.
+#[derive(Clone)]
 pub struct Ipvs<X, D> {
     rules: Families<X, Rules>,
     doors: D,
     options: Options,
     families: Vec<Family>,
     /// Time since some moment: for how long real servers have been left.
-    clock: Box<dyn FnMut() -> Duration + Send>,
+    clock: Arc<dyn Fn() -> Duration + Send + Sync>,
     wanted: Wanted,
     drain: Drain,
     /// Virtual servers that somebody else had made where Services are dialled.
@@ -65,7 +67,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         programs: impl IntoIterator<Item = X>,
         doors: D,
         options: Options,
-        clock: impl FnMut() -> Duration + Send + 'static,
+        clock: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> Self {
         let mut rules = Families::new(programs, Rules::new(&options, BTreeMap::new()));
         let families = rules.doors().map(|door| family_of(door)).collect();
@@ -74,7 +76,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
             doors,
             options,
             families,
-            clock: Box::new(clock),
+            clock: Arc::new(clock),
             wanted: Wanted::default(),
             drain: Drain::default(),
             strangers: BTreeSet::new(),

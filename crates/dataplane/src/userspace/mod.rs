@@ -24,6 +24,8 @@ mod mode;
 mod names;
 mod ports;
 mod render;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod stale;
 mod sync;
 

@@ -105,9 +105,14 @@ impl ModeSpec for Spec {
     fn deployment(&self) -> Deployment {
         Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
     }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
+        super::sim::simulate(settings)
+    }
 }
 
-fn options(settings: &ModeSettings) -> Options {
+pub(super) fn options(settings: &ModeSettings) -> Options {
     Options { default_node_port_addresses: settings.mode.semantics().default_node_port_addresses }
 }
 

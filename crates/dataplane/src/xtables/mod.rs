@@ -31,6 +31,8 @@ mod pods;
 mod port;
 mod refusals;
 mod script;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 mod steps;
 mod tally;
 mod text;

@@ -153,8 +153,8 @@ impl SimulatedMode for Node {
         Ok(())
     }
 
-    fn leave_out(&mut self, kind: &str) {
-        self.dataplane.kernel().left_out = Some(kind.to_owned());
+    fn leave_out(&mut self, kind: Option<&str>) {
+        self.dataplane.kernel().left_out = kind.map(str::to_owned);
     }
 
     fn kinds(&mut self) -> BTreeSet<String> {

@@ -1,0 +1,114 @@
+//! Simulated iptables programs, for the simulations of modes that write chains.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `program` | a program that fails, refuses, leaves out and takes note |
+//! | `gate` | single writes of several handles, of which so many pass |
+//! | `kinds` | what a rule looks like when whose it is does not count |
+
+mod gate;
+mod kinds;
+mod program;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(crate) use gate::Gate;
+use kernel::nft::SimPacket;
+use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Simulated, Table, Variant, Xtables};
+pub(crate) use program::{Mutation, Program, failing, struck};
+
+use super::words::Shared;
+use super::{NODE_PORTS, SERVICES};
+use crate::sim::{End, Listing, Share, end_of};
+
+/// Programs of both families, whose tables are empty.
+pub(crate) fn programs(variant: Variant) -> Vec<Program> {
+    Family::ALL.map(|family| Program::new(Simulated::new(variant, family))).into()
+}
+
+/// The program for packets to this address.
+pub(crate) fn program_for<'a>(
+    mut programs: impl Iterator<Item = &'a mut Program>,
+    address: IpAddr,
+) -> Result<&'a mut Program, String> {
+    programs.nth(usize::from(address.is_ipv6())).ok_or_else(|| "no program of this family".to_owned())
+}
+
+/// One way in which chance may fall.
+pub(crate) struct Way {
+    pub(crate) end: End,
+    pub(crate) share: Share,
+    /// The tables afterwards; they may remember the client.
+    pub(crate) after: Simulated,
+}
+
+/// Sends a packet once for each way in which chance may fall.
+pub(crate) fn ways(
+    tables: &Simulated,
+    packet: &SimPacket,
+    now: Duration,
+    may_lose_mark: bool,
+) -> Result<Vec<Way>, String> {
+    let way = |way: kernel::xtables::Way| {
+        let end = end_of(packet, &way.outcome, may_lose_mark)?;
+        Ok(Way { end, share: way.share, after: way.after })
+    };
+    tables.ways(packet, now).into_iter().map(way).collect()
+}
+
+/// Every chain with its rules, in canonical words. In chains that service ports share the rules before the last are in one order.
+pub(crate) fn listing(handle: &mut dyn Xtables, shared: &[Shared]) -> Result<Listing, String> {
+    let mut all = Listing::new();
+    for table in [Table::Filter, Table::Nat, Table::Mangle] {
+        let Some(text) = handle.save(table).map_err(|error| error.to_string())? else { continue };
+        for chain in FoundTable::parse(&text).chains {
+            let mut rules = chain.rules;
+            if shared.iter().any(|shared| shared.table == table && shared.name == chain.name) {
+                let end = rules.iter().position(leads_on).filter(|_| chain.name == SERVICES);
+                let end = end.unwrap_or(rules.len());
+                rules[..end].sort_by_key(canonical);
+            }
+            let key = format!("{} {table} {}", handle.family(), chain.name);
+            all.insert(key, rules.iter().map(canonical).collect());
+        }
+    }
+    Ok(all)
+}
+
+fn leads_on(rule: &FoundRule) -> bool {
+    rule.known().and_then(Rule::jump).is_some_and(|chain| chain.as_str() == NODE_PORTS)
+}
+
+fn canonical(rule: &FoundRule) -> String {
+    rule.known().map_or_else(|| rule.to_string(), |rule| rule.canonical().to_string())
+}
+
+/// Rules of another program in the kernel's own chains.
+pub(crate) fn add_foreign<'a>(programs: impl Iterator<Item = &'a mut Program>) -> Result<(), String> {
+    let mut text = String::new();
+    for table in [Table::Filter, Table::Nat, Table::Mangle] {
+        text += &format!("*{table}\n:MINE - [0:0]\n-A MINE -p tcp -m tcp --dport 7 -j RETURN\n");
+        text.extend(table.own_chains().iter().map(|chain| format!("-A {chain} -j MINE\n")));
+        text += "COMMIT\n";
+    }
+    let mut programs = programs;
+    programs.try_for_each(|program| program.restore(&text)).map_err(|error| error.to_string())
+}
+
+/// The kinds that programs have taken note of.
+pub(crate) fn kinds<'a>(programs: impl Iterator<Item = &'a mut Program>) -> BTreeSet<String> {
+    programs
+        .filter_map(|program| program.mutation.as_ref())
+        .flat_map(|all| all.seen.iter().cloned())
+        .collect()
+}
+
+/// Why no scenario misses a kind: a part of its words, and the reason.
+pub(crate) type Unmissed = (&'static str, &'static str);
+
+/// The reason that stands in this list.
+pub(crate) fn unmissed(list: &[Unmissed], kind: &str) -> Option<&'static str> {
+    list.iter().find(|(words, _)| kind.contains(words)).map(|(_, why)| *why)
+}

@@ -1,0 +1,192 @@
+//! The mode on simulated iptables programs, for the conformance suite and the scenarios: with each of the two programs, and with one that
+//! is given each service port by itself.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kernel::xtables::{Simulated, Table, Variant, Xtables as _};
+use model::{Fate, ForwardingTable, Packet, Promises};
+
+use super::mode::{has_localnet, options};
+use super::{Iptables, Options, SHARED};
+use crate::chains::sim::{self, Mutation, Program, Unmissed};
+use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
+use crate::{Dataplane, ModeSettings};
+
+/// What no first packet through an otherwise open host misses. `iptables_later.rs` proves those that have a purpose of their own.
+const UNMISSED: [Unmissed; 9] = [
+    (
+        "filter FORWARD [] \"kubernetes forwarding rules\" -> KUBE-FORWARD",
+        "for hosts that forward nothing by default",
+    ),
+    ("filter KUBE-FORWARD [-m mark ", "for hosts that forward nothing by default: the first packet"),
+    ("filter KUBE-FORWARD [-m conntrack --ctstate RELATED,ESTABLISHED]", "the same: later packets"),
+    ("filter KUBE-FORWARD [-m conntrack --ctstate INVALID]", "no first packet is invalid"),
+    ("filter INPUT [] \"kubernetes health check service ports\"", "for hosts that let nothing in by default"),
+    ("\"health check node port\" -> -j ACCEPT", "for hosts that let nothing in by default"),
+    (
+        "filter OUTPUT [] \"\" -> KUBE-FIREWALL",
+        "leads to the guard, as kubelet's does; INPUT sees the same packets come back",
+    ),
+    ("\"localhost node ports are counted here\" -> nothing", "it counts for a metric, and decides no packet"),
+    ("will be dropped by KUBE-PROXY-FIREWALL\" -> nothing", "upstream's word to the reader: it does nothing"),
+];
+
+/// So much time passes from one packet to the next at least. `recent` still knows a client at the very moment when its time is
+/// over, others forget it then; no clock of a real host would meet that moment.
+const TICK: Duration = Duration::from_micros(1);
+
+pub(super) fn simulate(settings: &ModeSettings) -> Vec<Box<dyn SimulatedMode>> {
+    let node = |(variant, is_in_pieces)| -> Box<dyn SimulatedMode> {
+        Box::new(Node::new(sim::programs(variant), settings, is_in_pieces))
+    };
+    [(Variant::Nft, false), (Variant::Legacy, false), (Variant::Nft, true)].map(node).into()
+}
+
+#[derive(Clone)]
+struct Node {
+    dataplane: Iptables<Program>,
+    settings: ModeSettings,
+    /// Each service port is written by itself.
+    is_in_pieces: bool,
+    now: Duration,
+}
+
+impl Node {
+    fn new(programs: Vec<Program>, settings: &ModeSettings, is_in_pieces: bool) -> Self {
+        let mut options: Options = options(settings);
+        if is_in_pieces {
+            options.lines_at_once = 1;
+        }
+        let dataplane = Iptables::new(programs, options);
+        Self { dataplane, settings: settings.clone(), is_in_pieces, now: Duration::ZERO }
+    }
+
+    fn tables(&mut self, address: IpAddr) -> Result<&mut Simulated, String> {
+        sim::program_for(self.dataplane.doors(), address).map(Program::tables)
+    }
+
+    fn ways(&mut self, packet: &Packet, table: &ForwardingTable) -> Result<Vec<sim::Way>, String> {
+        let (now, sent) = (self.now, sim_packet(packet, table.node()));
+        sim::ways(self.tables(packet.destination)?, &sent, now, false)
+    }
+
+    fn variant(&self) -> Variant {
+        self.clone().dataplane.doors().next().map_or(Variant::Nft, |program| program.variant())
+    }
+}
+
+impl SimulatedMode for Node {
+    fn name(&self) -> String {
+        let pieces = if self.is_in_pieces { "-in-pieces" } else { "" };
+        format!("{}{pieces}", self.variant())
+    }
+
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        &mut self.dataplane
+    }
+
+    fn semantics(&self) -> Promises {
+        self.settings.semantics().of_rules()
+    }
+
+    fn copy(&self) -> Box<dyn SimulatedMode> {
+        Box::new(self.clone())
+    }
+
+    fn restart(&self, settings: &ModeSettings) -> Box<dyn SimulatedMode> {
+        let mut node = self.clone();
+        let programs = node.dataplane.doors().map(Program::restarted).collect();
+        Box::new(Self { now: self.now, ..Self::new(programs, settings, self.is_in_pieces) })
+    }
+
+    fn fresh(&self) -> Box<dyn SimulatedMode> {
+        Box::new(Self::new(sim::programs(self.variant()), &self.settings, self.is_in_pieces))
+    }
+
+    fn listing(&mut self) -> Result<Listing, String> {
+        let mut all = Listing::new();
+        for program in self.dataplane.doors() {
+            all.append(&mut sim::listing(program.tables(), &SHARED)?);
+        }
+        Ok(all)
+    }
+
+    fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
+        Ends::of(self.ways(packet, tables[0])?.iter().map(|way| (way.end, way.share)))
+    }
+
+    fn send(&mut self, packet: &Packet, table: &ForwardingTable, end: End) -> Result<(), String> {
+        let way = self.ways(packet, table)?.into_iter().find(|way| way.end == end);
+        *self.tables(packet.destination)? = way.ok_or("no way ends there")?.after;
+        self.now += TICK;
+        Ok(())
+    }
+
+    /// A list of `recent` is called as the chain of its endpoint.
+    fn remembered(&mut self) -> Result<String, String> {
+        let mut all = String::new();
+        for program in self.dataplane.doors() {
+            let tables = program.tables();
+            let saved = tables.save(Table::Nat).map_err(|error| error.to_string())?.unwrap_or_default();
+            let chains = saved.lines().filter_map(|line| line.strip_prefix(':')?.split(' ').next());
+            let seen = chains.filter(|chain| chain.starts_with("KUBE-SEP-"));
+            seen.for_each(|chain| all += &format!("{chain} {:?} ", tables.recently_seen(chain)));
+        }
+        Ok(all)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// The guard that comes with `route_localnet` drops packets of others where no Service leads them elsewhere.
+    fn corrected(&self, packet: &Packet, fate: Fate) -> Fate {
+        let is_guarded = packet.destination.is_ipv4() && packet.destination.is_loopback();
+        if has_localnet(&self.settings)
+            && is_guarded
+            && !packet.source.is_loopback()
+            && matches!(fate, Fate::Untouched | Fate::Rejected)
+        {
+            return Fate::Dropped;
+        }
+        fate
+    }
+
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), self.is_in_pieces, work)
+    }
+
+    fn struck(&self) -> Struck {
+        sim::struck(self.clone().dataplane.doors())
+    }
+
+    /// Refusals come before what serves, and go after it: a packet that only one of the two tables serves may meanwhile be refused in
+    /// another way than the other table says.
+    fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
+        let is_refused = found.as_ref().is_ok_and(Ends::is_refused);
+        is_refused && meanwhile.allowed.iter().any(|ends| !ends.is_served())
+    }
+
+    fn refuse(&mut self, address: Option<IpAddr>) -> bool {
+        self.dataplane.doors().for_each(|program| program.refused = address);
+        true
+    }
+
+    fn add_foreign(&mut self) -> Result<(), String> {
+        sim::add_foreign(self.dataplane.doors())
+    }
+
+    fn leave_out(&mut self, kind: Option<&str>) {
+        self.dataplane.doors().for_each(|program| program.mutation = Some(Mutation::without(kind)));
+    }
+
+    fn kinds(&mut self) -> BTreeSet<String> {
+        sim::kinds(self.dataplane.doors())
+    }
+
+    fn unmissed(&self, kind: &str) -> Option<&'static str> {
+        sim::unmissed(&UNMISSED, kind)
+    }
+}

@@ -1,0 +1,282 @@
+//! The mode on simulated iptables programs and a relay that opens nothing, for the conformance suite and the scenarios.
+//!
+//! Packets run through the rules to a port of ours, and from there to the pool of what listens at it. The relay remembers clients as
+//! the model does.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use kernel::nft::{Fate as Seen, Path, SimPacket};
+use kernel::xtables::{Variant, Xtables as _};
+use model::fate::{OneOf, Payload};
+use model::table::How;
+use model::{Action, Family, Fate, ForwardingTable, Landing, Packet, Pool, Promises, Protocol};
+
+use super::mode::options;
+use super::{SHARED, Userspace};
+use crate::chains::sim::{self, Mutation, Program, Unmissed};
+use crate::relay::{self, Listener, ListenerId};
+use crate::sim::{
+    Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, sim_packet,
+};
+use crate::{Dataplane, ModeSettings};
+
+/// What no scenario misses.
+const UNMISSED: [Unmissed; 4] = [
+    ("filter INPUT [] \"kubernetes health check service ports\"", "for hosts that let nothing in by default"),
+    ("\"health check node port\" -> -j ACCEPT", "for hosts that let nothing in by default"),
+    (
+        "filter KUBE-NODEPORT-NON-LOCAL [port, protocol] ",
+        "for hosts that let nothing in by default: node ports",
+    ),
+    (
+        "nat KUBE-PORTALS-HOST [destination, port, protocol] \"\" -> REDIRECT",
+        "no scenario has a host without an address that sends; random packets do",
+    ),
+];
+
+/// The addresses of the interface by which packets come in: the kernel redirects to one of them.
+pub const INTERFACE_ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(100, 64, 1, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0x64, 1, 0, 0, 0, 1))];
+
+pub(super) fn simulate(settings: &ModeSettings) -> Vec<Box<dyn SimulatedMode>> {
+    let node = |variant| -> Box<dyn SimulatedMode> {
+        Box::new(Node::new(sim::programs(variant), relay::Simulated::default(), settings))
+    };
+    Variant::ALL.map(node).into()
+}
+
+#[derive(Clone)]
+struct Node {
+    dataplane: Userspace<Program, relay::Simulated>,
+    settings: ModeSettings,
+    clients: Clients,
+}
+
+impl Node {
+    fn new(programs: Vec<Program>, relays: relay::Simulated, settings: &ModeSettings) -> Self {
+        let dataplane = Userspace::new(programs, relays, options(settings));
+        Self { dataplane, settings: settings.clone(), clients: Clients::default() }
+    }
+
+    fn variant(&self) -> Variant {
+        self.clone().dataplane.doors().next().map_or(Variant::Nft, |program| program.variant())
+    }
+
+    /// Where the packet is led, whoever has sent it.
+    fn fate(&mut self, packet: &Packet, table: &ForwardingTable) -> Result<Fate, String> {
+        let mut sent = sim_packet(packet, table.node());
+        sent.local.extend(INTERFACE_ADDRESSES);
+        let tables = sim::program_for(self.dataplane.doors(), packet.destination)?.tables();
+        let ways = tables.ways(&sent, Duration::ZERO);
+        let [way] = ways.as_slice() else { return Err("these rules leave nothing to chance".into()) };
+        if way.outcome.masqueraded || way.outcome.mark != sent.mark {
+            return Err(format!("the packet was changed: {:?}", way.outcome));
+        }
+        match way.outcome.fate {
+            Seen::Untouched => Ok(Fate::Untouched),
+            Seen::Rejected(_) => Ok(Fate::Rejected),
+            Seen::Dropped => Ok(Fate::Dropped),
+            Seen::Dnat(address, port) => {
+                let at = SocketAddr::new(address, port.ok_or("the packet lost its port")?);
+                self.relayed(packet, &sent, at).map(Fate::OneOf)
+            }
+        }
+    }
+
+    fn relayed(&mut self, packet: &Packet, sent: &SimPacket, at: SocketAddr) -> Result<OneOf, String> {
+        let is_loopback = at.ip().is_loopback() && sent.path == Path::Output;
+        if !is_loopback && !sent.local.contains(&at.ip()) {
+            return Err(format!("{at} is not of this host"));
+        }
+        let (protocol, _) = packet.payload.transport().ok_or("a ping was led somewhere")?;
+        relayed(self.dataplane.relays(), protocol, at)
+    }
+}
+
+/// Where what listens there sends a connection.
+pub fn relayed(relays: &relay::Simulated, protocol: Protocol, at: SocketAddr) -> Result<OneOf, String> {
+    let found = relays.listening_at(protocol, at);
+    found.map(|(id, listener)| pool_of(id, listener)).ok_or_else(|| format!("nothing listens at {at}"))
+}
+
+fn pool_of(id: &ListenerId, listener: &Listener) -> OneOf {
+    let landing = |endpoint: &model::Endpoint| Landing {
+        address: endpoint.address,
+        port: endpoint.port,
+        slots: endpoint.slots,
+        masqueraded: true,
+    };
+    OneOf {
+        landings: listener.pool.endpoints().iter().map(landing).collect(),
+        slots: listener.pool.slots(),
+        port: id.port.clone(),
+        affinity_seconds: listener.affinity.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
+    }
+}
+
+impl SimulatedMode for Node {
+    fn name(&self) -> String {
+        format!("{}-by-{}", self.settings.mode, self.variant())
+    }
+
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        &mut self.dataplane
+    }
+
+    fn semantics(&self) -> Promises {
+        self.settings.mode.semantics().of_rules()
+    }
+
+    fn copy(&self) -> Box<dyn SimulatedMode> {
+        Box::new(self.clone())
+    }
+
+    /// What listened died with its process.
+    fn restart(&self, settings: &ModeSettings) -> Box<dyn SimulatedMode> {
+        let mut node = self.clone();
+        let programs = node.dataplane.doors().map(Program::restarted).collect();
+        let fresh = Self::new(programs, relay::Simulated::default(), settings);
+        Box::new(Self { clients: self.clients.clone(), ..fresh })
+    }
+
+    /// What listens stays, since others would have other ports.
+    fn fresh(&self) -> Box<dyn SimulatedMode> {
+        let relays = self.clone().dataplane.relays().clone();
+        Box::new(Self::new(sim::programs(self.variant()), relays, &self.settings))
+    }
+
+    /// With names in the place of ports: another process may get others.
+    fn listing(&mut self) -> Result<Listing, String> {
+        let ports: Vec<(u16, String)> =
+            self.dataplane.ports().iter().map(|(id, port)| (port, id.to_string())).collect();
+        let named = |rule: String| {
+            ports.iter().fold(rule, |rule, (port, name)| {
+                let rule = rule.replace(&format!(":{port}"), &format!(":{name}"));
+                rule.replace(&format!(" {port} "), &format!(" {name} "))
+                    .replace(&format!("ports {port}"), name)
+            })
+        };
+        let mut all = Listing::new();
+        for program in self.dataplane.doors() {
+            for (chain, rules) in sim::listing(program.tables(), &SHARED)? {
+                let is_shared = SHARED.iter().any(|shared| chain.ends_with(&format!(" {}", shared.name)));
+                let mut rules: Vec<String> = rules.into_iter().map(named).collect();
+                if is_shared {
+                    rules.sort();
+                }
+                all.insert(chain, rules);
+            }
+        }
+        Ok(all)
+    }
+
+    fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
+        Ok(match self.fate(packet, tables[0])? {
+            Fate::OneOf(one_of) => Ends::of_landings(&self.clients.narrow(packet.source, &one_of)),
+            other => Ends::of_fate(&other),
+        })
+    }
+
+    fn send(&mut self, packet: &Packet, table: &ForwardingTable, end: End) -> Result<(), String> {
+        if let Fate::OneOf(one_of) = self.fate(packet, table)? {
+            self.clients.remember(packet.source, &one_of, end);
+        }
+        Ok(())
+    }
+
+    fn remembered(&mut self) -> Result<String, String> {
+        Ok(self.clients.remembered())
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.clients.pass(time);
+    }
+
+    /// A client that dials a port of ours directly would go around source ranges: it is refused.
+    fn check(&mut self, table: &ForwardingTable) -> Result<(), String> {
+        let ports: Vec<(ListenerId, u16)> = self.dataplane.ports().iter().collect();
+        for (id, port) in ports {
+            let own = table.node().addresses.iter().copied().find(|ip| Family::of(*ip) == id.family);
+            let (source, at_interface) = match id.family {
+                Family::V4 => ([203, 0, 113, 77].into(), INTERFACE_ADDRESSES[0]),
+                Family::V6 => (IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x77]), INTERFACE_ADDRESSES[1]),
+            };
+            for destination in own.into_iter().chain([at_interface]) {
+                let payload = Payload::Transport { protocol: id.port.protocol, port };
+                let packet = Packet { source, destination, payload, interface: None };
+                let fate = self.fate(&packet, table)?;
+                if fate != Fate::Rejected {
+                    return Err(format!("a client that dials port {port} of {id} directly gets to {fate:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), false, work)
+    }
+
+    fn struck(&self) -> Struck {
+        sim::struck(self.clone().dataplane.doors())
+    }
+
+    /// A packet that only one of the two tables serves may be refused in another way than the other table says. Pools follow at once,
+    /// before rules do, so a packet may meet the new pool by the old way. After a restart rules may lead to a listener that died and
+    /// that the frontend does not need any more.
+    fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
+        let Ok(found) = found else { return meanwhile.is_restarted && is_moved(meanwhile) };
+        let pools = pools(meanwhile);
+        let is_early_pool = found.0.keys().all(|end| pools.contains(end));
+        found.is_refused() && meanwhile.allowed.iter().any(|ends| !ends.is_served()) || is_early_pool
+    }
+
+    fn refuse(&mut self, address: Option<IpAddr>) -> bool {
+        self.dataplane.doors().for_each(|program| program.refused = address);
+        true
+    }
+
+    fn add_foreign(&mut self) -> Result<(), String> {
+        sim::add_foreign(self.dataplane.doors())
+    }
+
+    fn leave_out(&mut self, kind: Option<&str>) {
+        self.dataplane.doors().for_each(|program| program.mutation = Some(Mutation::without(kind)));
+    }
+
+    fn kinds(&mut self) -> BTreeSet<String> {
+        sim::kinds(self.dataplane.doors())
+    }
+
+    fn unmissed(&self, kind: &str) -> Option<&'static str> {
+        sim::unmissed(&UNMISSED, kind)
+    }
+}
+
+/// Does the packet's frontend lead to another listener than before?
+fn is_moved(meanwhile: &Meanwhile<'_>) -> bool {
+    let is_local = |action: &Action| {
+        let how = action.pool().map(Pool::how);
+        how.map(|how| matches!(how, How::LocalReady | How::LocalTerminating))
+    };
+    let led = |table: &ForwardingTable| {
+        let found = frontends(meanwhile.packet).into_iter().find_map(|frontend| table.route(&frontend));
+        found.map(|(port, route)| (port.id().clone(), is_local(&route.inside), is_local(&route.outside)))
+    };
+    led(meanwhile.before) != led(meanwhile.after)
+}
+
+/// All endpoints that the packet's frontend has in either table, by whichever policy.
+fn pools(meanwhile: &Meanwhile<'_>) -> BTreeSet<End> {
+    let mut all = BTreeSet::new();
+    for table in [meanwhile.before, meanwhile.after] {
+        let found = frontends(meanwhile.packet).into_iter().filter_map(|frontend| table.route(&frontend));
+        let routes = found.flat_map(|(port, _)| port.routes.iter());
+        let pools = routes.flat_map(|route| [&route.inside, &route.outside]).filter_map(Action::pool);
+        let endpoints = pools.flat_map(|pool| pool.endpoints().iter());
+        all.extend(endpoints.map(|one| End::At { endpoint: (one.address, one.port), masqueraded: true }));
+    }
+    all
+}
