@@ -6,7 +6,7 @@
 //! pass; each mode removes what else it has written. `portway cleanup` and a running portway use the same [`Leftovers`].
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kernel::nft;
@@ -27,7 +27,7 @@ pub trait Leftovers: Send {
 
     /// What of this mode is in the kernel, a sentence each with the command that removes it. Chains of iptables are told by
     /// [`remaining_chains`].
-    fn remaining(&mut self) -> Vec<String> {
+    fn remaining(&mut self, _run_dir: &Path) -> Vec<String> {
         Vec::new()
     }
 }
@@ -37,6 +37,8 @@ pub struct Serving<'a> {
     pub settings: &'a ModeSettings,
     /// The program that it writes with.
     pub program: Option<Variant>,
+    /// The folder of the running portway.
+    pub run_dir: &'a Path,
     /// Deletes stale conntrack entries.
     pub forget: &'a mut dyn FnMut(&BTreeSet<StaleFlows>) -> Result<(), String>,
 }

@@ -15,6 +15,8 @@ pub mod leftovers;
 pub mod localhost;
 mod mode;
 pub mod nftables;
+#[cfg(feature = "sim")]
+pub mod null;
 pub mod programs;
 pub mod registry;
 pub mod relay;

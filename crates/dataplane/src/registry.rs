@@ -7,8 +7,14 @@ use crate::served::{ServingSign, ServingSigns};
 use crate::upstream::KnownChains;
 
 /// All modes, in the order in which they are shown. The first is the default of `portway run`.
-pub static MODES: &[Mode] =
-    &[crate::nftables::MODE, crate::iptables::MODE, crate::ipvs::MODE, crate::userspace::MODE];
+pub static MODES: &[Mode] = &[
+    crate::nftables::MODE,
+    crate::iptables::MODE,
+    crate::ipvs::MODE,
+    crate::userspace::MODE,
+    #[cfg(feature = "sim")]
+    crate::null::MODE,
+];
 
 /// The mode of a run that names none.
 pub fn default_mode() -> Mode {

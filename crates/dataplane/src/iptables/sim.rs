@@ -10,8 +10,8 @@ use model::{Fate, ForwardingTable, Packet, Promises};
 
 use super::mode::{has_localnet, options};
 use super::{Iptables, Options, SHARED};
-use crate::chains::sim::{self, Mutation, Program, Unmissed};
 use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
+use crate::xtables::sim::{self, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// What no first packet through an otherwise open host misses. `iptables_later.rs` proves those that have a purpose of their own.

@@ -1,5 +1,6 @@
 //! What this mode leaves beside chains: virtual servers, sets, addresses and settings. Virtual servers go as connections leave them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kernel::ipset;
@@ -70,7 +71,7 @@ impl Leftovers for LeavingServers {
     }
 
     /// A kernel that has no IPVS is not asked: that would load modules.
-    fn remaining(&mut self) -> Vec<String> {
+    fn remaining(&mut self, _: &Path) -> Vec<String> {
         if !is_present() {
             return Vec::new();
         }

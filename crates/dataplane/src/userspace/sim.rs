@@ -15,11 +15,11 @@ use model::{Action, Family, Fate, ForwardingTable, Landing, Packet, Pool, Promis
 
 use super::mode::options;
 use super::{SHARED, Userspace};
-use crate::chains::sim::{self, Mutation, Program, Unmissed};
 use crate::relay::{self, Listener, ListenerId};
 use crate::sim::{
     Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, sim_packet,
 };
+use crate::xtables::sim::{self, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// What no scenario misses.

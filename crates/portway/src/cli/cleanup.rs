@@ -60,7 +60,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     let tells_of_others = args.mode.is_none() || cleaned.tells_of_others;
     let mut said = said(cleaned);
     if tells_of_others {
-        tell_of_others(mode, &mut said);
+        tell_of_others(mode, shared.run_dir(), &mut said);
     }
     // After the mode's own rules: what keeps those from going is told in the mode's words.
     if let Err(Failure::Usage(message) | Failure::Refused { message, .. }) = remove_resets() {
@@ -138,12 +138,12 @@ fn refused(error: OpenError) -> Failure {
 }
 
 /// What other modes have in this kernel may be upstream's: it stays, with a word.
-fn tell_of_others(cleaned: Mode, said: &mut Said) {
+fn tell_of_others(cleaned: Mode, run_dir: &Path, said: &mut Said) {
     if !shares_chains(cleaned) {
         said.warnings.extend(remaining_chains(registry::known_chains()));
     }
     for mode in registry::MODES.iter().filter(|mode| **mode != cleaned) {
-        said.warnings.extend(mode.leftovers().remaining());
+        said.warnings.extend(mode.leftovers().remaining(run_dir));
     }
 }
 

@@ -51,6 +51,7 @@ impl Document {
         self.fill_client_and_log();
         self.fill_modes();
         self.fill_conntrack();
+        self.modes.complete();
         self.oom_score_adj.get_or_insert(-999);
         or(&mut self.detect_local_mode, "ClusterCIDR");
         or_time(&mut self.config_sync_period, GoDuration::seconds(15 * 60));

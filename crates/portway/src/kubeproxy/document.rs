@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::duration::GoDuration;
+use super::of_modes::ModeSections;
 
 /// The version of the document.
 pub(super) const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -45,6 +46,9 @@ pub struct Document {
     pub config_sync_period: GoDuration,
     pub port_range: String,
     pub windows_run_as_service: bool,
+    /// Sections of modes that upstream does not have.
+    #[serde(flatten)]
+    pub modes: ModeSections,
 }
 
 /// The way to the API server.

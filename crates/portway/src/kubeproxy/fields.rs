@@ -194,6 +194,12 @@ impl Field {
         }
     }
 
+    /// Whether only modes that are in no program have it.
+    pub fn is_test_only(&self) -> bool {
+        let mut modes = registry::MODES.iter().filter(|mode| mode.has_field(self.path)).peekable();
+        modes.peek().is_some() && modes.all(|mode| mode.is_test_only())
+    }
+
     /// Its value in a document; `null` where there is none.
     pub fn of<'a>(&self, document: &'a Value) -> &'a Value {
         self.path.split('.').try_fold(document, |value, name| value.get(name)).unwrap_or(&Value::Null)

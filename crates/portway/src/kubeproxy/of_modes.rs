@@ -3,10 +3,12 @@
 //! In: a document, or the values that a run has. Out: the other. Upstream's fixed sections map onto the settings of our modes by the
 //! paths of their fields.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use dataplane::settings::{Kind, Setting, Values, milliseconds};
 use dataplane::{LocalhostNodePorts, MASQUERADE_BIT, Mode, ModeSettings, registry, settings};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::document::Document;
@@ -133,6 +135,42 @@ fn fields_of(mode: Mode) -> impl Iterator<Item = (&'static Setting, settings::Fi
 
 fn at<'a>(document: &'a Value, path: &str) -> &'a Value {
     path.split('.').try_fold(document, |value, name| value.get(name)).unwrap_or(&Value::Null)
+}
+
+/// Upstream's sections of modes, each with fields of its own.
+const OF_UPSTREAM: [&str; 3] = ["iptables", "ipvs", "nftables"];
+
+/// The sections of modes that upstream does not have: their fields and no other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ModeSections(BTreeMap<String, Value>);
+
+impl ModeSections {
+    /// Leaves out what is no section of a mode, and gives each field that is missing the value of nothing.
+    pub(super) fn complete(&mut self) {
+        let given = std::mem::replace(self, Self::default());
+        for (name, section) in &mut self.0 {
+            let fields = given.0.get(name).and_then(Value::as_object).into_iter().flatten();
+            for (field, value) in fields.filter(|(_, value)| !value.is_null()) {
+                section[field] = value.clone();
+            }
+        }
+    }
+}
+
+impl Default for ModeSections {
+    fn default() -> Self {
+        let mut sections = BTreeMap::new();
+        for (setting, field) in registry::MODES.iter().flat_map(|mode| fields_of(*mode)) {
+            if let Some((section, name)) = field.path.split_once('.')
+                && !OF_UPSTREAM.contains(&section)
+            {
+                let section: &mut Value = sections.entry(section.to_owned()).or_insert_with(|| json!({}));
+                section[name] = shown(setting, &Values::default());
+            }
+        }
+        Self(sections)
+    }
 }
 
 /// The fields of the sections of all modes, as rows of the table of fields.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use dataplane::leftovers::{AllLeftovers, Serving, TakenOver};
@@ -16,6 +17,7 @@ use kernel::xtables::{Programs, Variant};
 use model::flows::{StaleFlows, VanishedFlows};
 use model::{Config, Family};
 
+use super::Settings;
 use super::errands::{Done, Errand, Pass};
 
 /// The handles that errands need, opened when they are.
@@ -23,6 +25,7 @@ pub(super) struct Beside {
     settings: ModeSettings,
     program: Option<Variant>,
     other_rules: OtherRules,
+    run_dir: PathBuf,
     leftovers: AllLeftovers,
     conntrack: Conntrack,
     /// It was said that this kernel cannot end sockets of other programs.
@@ -35,7 +38,7 @@ struct Conntrack(Option<Netlink>);
 
 /// What becomes of the rules of other modes and proxies, once ours are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OtherRules {
+enum OtherRules {
     /// They are removed: ours do their work.
     Remove,
     /// They stay: another proxy of this node serves the Services without our `service-proxy-name`.
@@ -43,17 +46,18 @@ pub(super) enum OtherRules {
 }
 
 impl OtherRules {
-    pub(super) fn of(config: &Config) -> Self {
+    fn of(config: &Config) -> Self {
         if config.service_proxy_name.is_some() { Self::Leave } else { Self::Remove }
     }
 }
 
 impl Beside {
-    pub(super) fn new(settings: ModeSettings, program: Option<Variant>, other_rules: OtherRules) -> Self {
+    pub(super) fn new(settings: &Settings, program: Option<Variant>) -> Self {
         Self {
-            settings,
+            settings: settings.mode.clone(),
             program,
-            other_rules,
+            other_rules: OtherRules::of(&settings.config),
+            run_dir: settings.run_dir.clone(),
             leftovers: AllLeftovers::of(registry::MODES),
             conntrack: Conntrack::default(),
             has_said_no_sockets: false,
@@ -121,7 +125,8 @@ impl Beside {
             flows = conntrack.forget(stale)?;
             Ok(())
         };
-        let mut serving = Serving { settings: &self.settings, program: self.program, forget: &mut forget };
+        let (settings, program, run_dir) = (&self.settings, self.program, &*self.run_dir);
+        let mut serving = Serving { settings, program, run_dir, forget: &mut forget };
         let TakenOver { removed, stays, again, come_back } = self.leftovers.take_over(&mut serving)?;
         Ok(Done { removed, stays, again, come_back, ..flows })
     }

@@ -60,7 +60,11 @@ fn of_gate(gate: &Gate) -> Vec<String> {
 
 pub(crate) fn section() -> String {
     let flags = table(&["flag", "sets", "here", "why"], FLAGS.iter().map(of_flag).chain([of_leaked()]));
-    let fields = FIELDS.iter().map(of_field).chain(OBSOLETE_FIELDS.iter().map(of_obsolete));
+    let fields = FIELDS
+        .iter()
+        .filter(|field| !field.is_test_only())
+        .map(of_field)
+        .chain(OBSOLETE_FIELDS.iter().map(of_obsolete));
     let fields = table(&["field", "here", "a change counts", "why"], fields);
     let gates = table(&["gate", "here", "why"], GATES.iter().map(of_gate));
     format!(

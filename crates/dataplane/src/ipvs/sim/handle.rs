@@ -11,7 +11,7 @@ use kernel::ipvs::{self, Ipvs, Request, What};
 use kernel::netlink;
 use kernel::sysctl::{self, Sysctls};
 
-use crate::chains::sim::{Gate, Mutation};
+use crate::xtables::sim::{Gate, Mutation};
 
 /// What all handles of one kernel share.
 #[derive(Clone, Debug, Default)]

@@ -27,11 +27,11 @@ use model::{Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
 
 use super::own_settings::options;
 use super::{Doors as _, Ipvs, Kernel};
-use crate::chains::sim::{self, Program, Unmissed};
 use crate::sim::{
     Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, remembered_for,
     sim_packet,
 };
+use crate::xtables::sim::{self, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// What no scenario misses.

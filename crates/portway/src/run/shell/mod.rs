@@ -19,7 +19,7 @@ use dataplane::{DriftSource, OpenRequest, Opened, registry};
 use kernel::signal::{Hangup, Termination};
 
 use super::announce::Crier;
-use super::beside::{Beside, OtherRules};
+use super::beside::Beside;
 use super::carrier::Carrier;
 use super::event::{Event, Now};
 use super::handover::{Door, Locks, Successor};
@@ -131,7 +131,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let (masquerade_bit, promises) = (settings.mode.masquerade_bit, settings.mode.semantics());
     let doctor = Doctor { mode, program, masquerade_bit, promises };
     feeds::examinations(doctor, samples, sender.clone()).map_err(system("start a thread"))?;
-    let beside = Beside::new(settings.mode.clone(), program, OtherRules::of(&settings.config));
+    let beside = Beside::new(settings, program);
     let shell = Shell {
         state,
         dataplane,
