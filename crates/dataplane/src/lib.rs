@@ -22,6 +22,8 @@ pub mod relay;
 pub mod resets;
 pub mod served;
 pub mod settings;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod upstream;
 pub mod userspace;
 

@@ -4,7 +4,8 @@
 mod cluster;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
 use kernel::nft::Netlink;

@@ -4,10 +4,12 @@
 mod cluster;
 
 use cluster::Small;
-use dataplane::iptables::{Iptables, Names, Options};
+use dataplane::iptables::{Names, Options};
+use dataplane::sim::Iptables;
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
-use kernel::xtables::{Family, Programs, Saved, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use model::{ServiceName, ServicePortId};
 
 fn restore(mode: &mut Iptables<impl Xtables>, text: &str) {

@@ -7,10 +7,12 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
 use kernel::namespace::Namespace;
-use kernel::nft::{Family, Kernel, Listed, Netlink, Simulated};
+use kernel::nft::{Family, Kernel, Listed, Netlink};
+use kernel_sim::nft::Simulated;
 use model::ForwardingTable;
 use world::World;
 

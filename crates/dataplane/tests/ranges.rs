@@ -5,9 +5,11 @@ mod cluster;
 mod twin;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Family, Kernel, Simulated};
+use kernel::nft::{Family, Kernel};
+use kernel_sim::nft::Simulated;
 use serde_json::json;
 
 const STEPS: [&[&str]; 9] = [

@@ -10,7 +10,8 @@ mod userspace_guides;
 use std::path::PathBuf;
 
 use dataplane::userspace::{Options, render};
-use kernel::xtables::{Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use userspace_guides::{self as guides, Guide};
 
 #[test]

@@ -21,8 +21,8 @@
 //! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends; the end of what it started |
 //!
-//! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test
-//! that runs the same steps on both.
+//! Each module that writes has a trait. The crate `kernel-sim` has a simulated kernel behind each of these traits, and a contract test runs
+//! the same steps on both.
 //!
 //! Absent on purpose: Services, frontends, endpoints. This crate does not know why a rule exists.
 #![warn(missing_docs)]

@@ -42,12 +42,14 @@ fn has_jump(saved: &str, to: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kernel::xtables::{Family, Simulated, Variant};
+    use kernel::xtables::{Family, Variant};
+    use kernel_sim::xtables::Simulated;
     use model::ForwardingTable;
 
     use super::*;
     use crate::chains::Style as _;
-    use crate::iptables::{Iptables, Options};
+    use crate::iptables::Options;
+    use crate::sim::Iptables;
     use crate::{Dataplane, Scope};
 
     /// What `-F` and `-F`, `-X` do to a table.

@@ -16,7 +16,7 @@ use crate::programs;
 use crate::relay::{ListenerId, Purpose, Relays};
 use crate::{Dataplane, Scope, SyncError, Synced};
 
-/// The userspace mode: the doors of one iptables program, and the relay, each the real one or the simulated twin.
+/// The userspace mode: the doors of one iptables program, and the relay.
 #[derive(Clone, Debug)]
 pub struct Userspace<X, R> {
     families: Families<X, Portals>,

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use kernel::RulePackets;
 use kernel::namespace::{Namespace, socket};
-use kernel::nft::{Path, Protocol, SimPacket};
+use kernel::nft::Protocol;
 use kernel::xtables::{Family, Programs, Table, Variant, Xtables};
+use kernel_sim::nft::{Path, SimPacket};
 
 use crate::rules::{POD_PORT, address, client, node, pod};
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use dataplane::OpenRequest;
-use dataplane::relay::Simulated;
+use dataplane::relay::NoRelay;
 
 use super::args::Shared;
 use super::mode::{ModeArgs, ModeChoice, with_flags};
@@ -40,8 +40,8 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     if let Some(reason) = settings.mode.cannot_compare() {
         return Err(Failure::refused(reason));
     }
-    // Nothing is opened: ports that rules lead to are believed to be there.
-    let relay = Arc::new(Mutex::new(Simulated::default()));
+    // Nothing is opened: ports that rules lead to are assumed to be there.
+    let relay = Arc::new(Mutex::new(NoRelay));
     let request = OpenRequest { settings: &settings, relay, run_dir: shared.run_dir() };
     let mut opened = settings.mode.open(&request).map_err(|error| failure(&error.into()))?;
     let lines = opened.dataplane.differences(picture.table()).map_err(|error| Failure::because(&error))?;

@@ -8,11 +8,13 @@
 use std::collections::BTreeSet;
 
 use dataplane::Mode;
-use dataplane::iptables::{self, Iptables};
+use dataplane::iptables;
+use dataplane::sim::Iptables;
 use dataplane::userspace::{self, Userspace};
 use dataplane::{Dataplane, Scope, relay};
 use kernel::namespace::Namespace;
-use kernel::xtables::{self, Family, Programs, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 
 use super::listed::{difference, listed};

@@ -1,7 +1,8 @@
 //! iptables behind one of the real programs, with packets that really are sent; see `packets.rs` of `nftables`.
 
 use dataplane::Dataplane;
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::sim::Iptables;
 use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
 

@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 
 use dataplane::Scope;
-use dataplane::nftables::{Nftables, Options, render};
+use dataplane::nftables::{Options, render};
+use dataplane::sim::Nftables;
 use kernel::namespace::Namespace;
-use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Simulated, Table, Transaction};
+use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Table, Transaction};
+use kernel_sim::nft::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 
 use super::{ends, nft, twin};

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use kernel::namespace::Namespace;
 use kernel::namespace::socket::{HeaderSocket, LinkSocket, RawSocket, wait_readable};
-use kernel::nft::{Netlink, Path};
+use kernel::nft::Netlink;
+use kernel_sim::nft::Path;
 use model::fate::Payload;
 use model::{Packet, Protocol};
 
