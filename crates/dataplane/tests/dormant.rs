@@ -7,8 +7,8 @@ use cluster::Small;
 use dataplane::nftables::Options;
 use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::nft::Netlink;
+use playground::namespace::Namespace;
 
 mod needs_root {
     use super::*;

@@ -7,10 +7,10 @@ use cluster::Small;
 use dataplane::iptables::{Names, Options};
 use dataplane::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
 use kernel_sim::xtables::Simulated;
 use model::{ServiceName, ServicePortId};
+use playground::namespace::Namespace;
 
 fn restore(mode: &mut Iptables<impl Xtables>, text: &str) {
     mode.doors().next().unwrap().restore(text).unwrap();

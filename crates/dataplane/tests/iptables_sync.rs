@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use dataplane::iptables::Options;
 use dataplane::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::xtables::{Family, FoundTable, Programs, Table, Variant, Xtables};
 use kernel_sim::sysctl;
 use kernel_sim::xtables::Simulated;
 use model::{ForwardingTable, Frontend};
+use playground::namespace::Namespace;
 use world::World;
 
 const STEPS: usize = 40;

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use dataplane::nftables::Options;
 use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::nft::{Family, Kernel, Listed, Netlink};
 use kernel_sim::nft::Simulated;
 use model::ForwardingTable;
+use playground::namespace::Namespace;
 use world::World;
 
 const STEPS: usize = 40;

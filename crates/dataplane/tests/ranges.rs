@@ -69,8 +69,8 @@ fn ranges_follow_each_other_on_the_twin() {
 
 mod needs_root {
     use super::*;
-    use kernel::namespace::Namespace;
     use kernel::nft::Netlink;
+    use playground::namespace::Namespace;
 
     #[test]
     fn root_ranges_follow_each_other_on_the_real_kernel() {

@@ -63,8 +63,8 @@ fn file(name: &str) -> PathBuf {
 mod needs_root {
     use dataplane::userspace::{Options, Userspace, tables};
     use dataplane::{Dataplane, Scope, relay};
-    use kernel::namespace::Namespace;
     use kernel::xtables::{FoundRule, FoundTable, Programs, Table, Variant, Xtables};
+    use playground::namespace::Namespace;
 
     use super::guides::{self, Guide};
     use super::iptables_tool::{Tool, VARIANTS};

@@ -20,7 +20,7 @@ fn settings_are_read_and_missing_ones_are_told() {
 }
 
 mod needs_root {
-    use kernel::namespace::Namespace;
+    use playground::namespace::Namespace;
 
     use super::*;
 

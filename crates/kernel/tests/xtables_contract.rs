@@ -63,7 +63,7 @@ fn against_the_twin(variant: Variant) {
 }
 
 mod needs_root {
-    use kernel::namespace::Namespace;
+    use playground::namespace::Namespace;
 
     use super::*;
 

@@ -157,7 +157,7 @@ fn a_set_of_ports_knows_no_sctp() {
 
 mod needs_root {
     use super::*;
-    use kernel::namespace::socket::connect_from;
+    use playground::namespace::socket::connect_from;
     use std::io::ErrorKind;
     use std::net::TcpListener;
     use xtables_common::{for_each_door, saved_lines};

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use dataplane::nftables::Options;
 use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::nft::{Family, Kernel as _, Netlink};
 use kernel_sim::sysctl::Simulated;
 use model::facts::Fact;
 use model::{Changed, Cluster, Event, ForwardingTable};
+use playground::namespace::Namespace;
 
 use crate::facts;
 

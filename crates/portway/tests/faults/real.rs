@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use dataplane::nftables::Options;
 use dataplane::sim::Nftables;
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::namespace::Namespace;
 use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Result, Table, Transaction};
 use kernel_sim::nft::{Faulty, Simulated};
+use playground::namespace::Namespace;
 
 use crate::points::{Calls, Point};
 use crate::probes::Probes;

@@ -12,10 +12,10 @@ use dataplane::iptables;
 use dataplane::sim::Iptables;
 use dataplane::userspace::{self, Userspace};
 use dataplane::{Dataplane, Scope, relay};
-use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
 use kernel_sim::xtables::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use playground::namespace::Namespace;
 
 use super::listed::{difference, listed};
 use super::{foreign, twin};

@@ -3,8 +3,8 @@
 use dataplane::Dataplane;
 use dataplane::iptables::Options;
 use dataplane::sim::Iptables;
-use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
+use playground::namespace::Namespace;
 
 use crate::nftables::packets::Sender;
 use crate::nftables::stage::Stage;

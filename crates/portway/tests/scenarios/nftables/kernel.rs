@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use dataplane::Scope;
 use dataplane::nftables::{Options, render};
 use dataplane::sim::Nftables;
-use kernel::namespace::Namespace;
 use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Table, Transaction};
 use kernel_sim::nft::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use playground::namespace::Namespace;
 
 use super::{ends, nft, twin};
 use crate::subject::{Subject, Visit};

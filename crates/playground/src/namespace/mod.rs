@@ -10,7 +10,6 @@
 
 mod child;
 pub mod socket;
-mod sys;
 
 pub use child::{close, terminate};
 
@@ -23,6 +22,8 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
 /// The calling thread's namespace, as a file.
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
@@ -34,8 +35,12 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes an empty namespace: a loopback link that is down, and nothing else. Needs root.
+    #[expect(deprecated, reason = "it is unsafe for open files, which stay shared here")]
     pub fn create() -> io::Result<Self> {
-        on_a_thread_of_its_own(|| sys::leave_network().and_then(|()| Self::current()))
+        on_a_thread_of_its_own(|| {
+            rustix::thread::unshare(UnshareFlags::NEWNET)?;
+            Self::current()
+        })
     }
 
     /// The namespace that the calling thread is in.
@@ -78,7 +83,7 @@ impl Namespace {
 
     /// Moves the calling thread. Private, since a thread that is not ours may be lent to others.
     fn enter(&self) -> io::Result<()> {
-        sys::enter_network(self.file.as_fd())
+        Ok(move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 
@@ -111,7 +116,7 @@ mod tests {
         assert_eq!(inside.run(here).unwrap(), inside.id().unwrap());
         assert_eq!(inside.start("test", here).unwrap().join().unwrap().unwrap(), inside.id().unwrap());
         assert_eq!(here(), before);
-        let links = inside.run(|| crate::host::links().unwrap()).unwrap();
+        let links = inside.run(|| kernel::host::links().unwrap()).unwrap();
         assert_eq!(links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>(), ["lo"]);
     }
 

@@ -9,7 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use super::{Namespace, sys};
+use kernel::signal::end_with_parent;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Namespace;
 
 struct Order {
     namespace: Namespace,
@@ -27,7 +30,7 @@ pub(super) fn spawn(namespace: Namespace, command: Command) -> io::Result<Child>
 pub fn terminate(child: &mut Child) -> io::Result<()> {
     match child.try_wait()? {
         Some(_) => Ok(()),
-        None => sys::terminate(child.id()),
+        None => Ok(kill_process(Pid::from_child(child), Signal::TERM)?),
     }
 }
 
@@ -60,7 +63,7 @@ fn serve(orders: &Receiver<Order>) {
     for Order { namespace, mut command, answer } in orders {
         let born = namespace.enter().and_then(|()| {
             let _until_it_runs = starting();
-            sys::end_with_parent(&mut command).spawn()
+            end_with_parent(&mut command).spawn()
         });
         // Nobody listens only if the caller has panicked; the child then ends with this process.
         let _ = answer.send(born);

@@ -6,13 +6,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::sys::{forget_errors, poll};
-use crate::socket::sys;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, bind, connect, eth, ipproto, listen, recv,
+    socket_with,
+};
 
-pub use crate::socket::reset_on_close;
+pub use kernel::socket::{report_icmp_errors, reset_on_close};
 
 /// The longest IP packet.
 const PACKET_SIZE_MAX: usize = 65_536;
@@ -42,22 +48,17 @@ impl RawSocket {
     /// Any ICMP error that answers a packet of ours comes back as an error of [`RawSocket::receive`] once
     /// [`RawSocket::connect`] has been called.
     pub fn open(protocol: u8, local: IpAddr) -> io::Result<Self> {
-        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let fd = sys::socket(family, libc::SOCK_RAW, protocol.into())?;
-        report_icmp_errors(fd.as_fd(), local)?;
-        sys::bind(fd.as_fd(), SocketAddr::new(local, 0))?;
-        Self::never_blocking(fd.into(), local)
+        let socket = Self::overhear(protocol, local)?;
+        report_icmp_errors(socket.as_fd(), local)?;
+        Ok(socket)
     }
 
     /// The same, but it hears of no errors: it only hears, beside whoever else does, what is delivered to `local`.
     pub fn overhear(protocol: u8, local: IpAddr) -> io::Result<Self> {
-        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let fd = sys::socket(family, libc::SOCK_RAW, protocol.into())?;
-        sys::bind(fd.as_fd(), SocketAddr::new(local, 0))?;
-        Self::never_blocking(fd.into(), local)
-    }
-
-    fn never_blocking(socket: UdpSocket, local: IpAddr) -> io::Result<Self> {
+        let protocol = NonZero::new(u32::from(protocol)).map(Protocol::from_raw);
+        let fd = open(family(local.is_ipv4()), SocketType::RAW, protocol)?;
+        bind(&fd, &SocketAddr::new(local, 0))?;
+        let socket = UdpSocket::from(fd);
         socket.set_nonblocking(true)?;
         Ok(Self { socket, local })
     }
@@ -121,9 +122,8 @@ pub struct HeaderSocket {
 impl HeaderSocket {
     /// Opens one in the calling thread's namespace. Needs root.
     pub fn open(is_ipv4: bool) -> io::Result<Self> {
-        let family = if is_ipv4 { libc::AF_INET } else { libc::AF_INET6 };
         // Of both families, this protocol means that the header comes from the sender.
-        let fd = sys::socket(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+        let fd = open(family(is_ipv4), SocketType::RAW, Some(ipproto::RAW))?;
         Ok(Self { socket: fd.into() })
     }
 
@@ -142,8 +142,7 @@ pub struct LinkSocket {
 impl LinkSocket {
     /// Opens one in the calling thread's namespace. Needs root.
     pub fn open() -> io::Result<Self> {
-        let everything = u16::try_from(libc::ETH_P_ALL).unwrap_or_default().to_be();
-        let socket: UdpSocket = sys::socket(libc::AF_PACKET, libc::SOCK_DGRAM, everything.into())?.into();
+        let socket: UdpSocket = open(AddressFamily::PACKET, SocketType::DGRAM, Some(eth::ALL))?.into();
         socket.set_nonblocking(true)?;
         Ok(Self { socket })
     }
@@ -167,33 +166,40 @@ impl AsFd for LinkSocket {
 
 /// Connects from a source of the caller's choice; port 0 lets the kernel choose. Waits up to `limit`.
 pub fn connect_from(source: SocketAddr, destination: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    connect_stream(0, source, destination, limit)
+    connect_stream(None, source, destination, limit)
 }
 
 /// The same over SCTP: one association that reads and writes like a stream. A kernel without SCTP says `Unsupported`.
 pub fn connect_sctp(source: SocketAddr, destination: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    connect_stream(libc::IPPROTO_SCTP, source, destination, limit).map_err(no_protocol_is_unsupported)
+    connect_stream(Some(ipproto::SCTP), source, destination, limit).map_err(no_protocol_is_unsupported)
 }
 
 /// Takes SCTP associations, each of which reads and writes like a stream. A kernel without SCTP says `Unsupported`.
 pub fn listen_sctp(local: SocketAddr) -> io::Result<TcpListener> {
-    const QUEUE: libc::c_int = 128;
-    let fd = stream_at(libc::IPPROTO_SCTP, local).map_err(no_protocol_is_unsupported)?;
-    sys::listen(fd.as_fd(), QUEUE)?;
+    const QUEUE: i32 = 128;
+    let fd = stream_at(Some(ipproto::SCTP), local).map_err(no_protocol_is_unsupported)?;
+    listen(&fd, QUEUE)?;
     Ok(fd.into())
 }
 
-/// A stream socket of a protocol (0 is TCP) with an address of its own.
-fn stream_at(protocol: libc::c_int, local: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let fd = sys::socket(family, libc::SOCK_STREAM, protocol)?;
-    sys::set_number(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    sys::bind(fd.as_fd(), local)?;
+/// A stream socket of a protocol (`None` is TCP) with an address of its own.
+fn stream_at(protocol: Option<Protocol>, local: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = open(family(local.is_ipv4()), SocketType::STREAM, protocol)?;
+    set_socket_reuseaddr(&fd, true)?;
+    bind(&fd, &local)?;
     Ok(fd)
 }
 
+fn open(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?)
+}
+
+fn family(is_ipv4: bool) -> AddressFamily {
+    if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
 fn connect_stream(
-    protocol: libc::c_int,
+    protocol: Option<Protocol>,
     source: SocketAddr,
     destination: SocketAddr,
     limit: Duration,
@@ -201,23 +207,27 @@ fn connect_stream(
     // std reads, writes and closes any kind of stream socket; only opening others than TCP is beyond it.
     let stream = TcpStream::from(stream_at(protocol, source)?);
     stream.set_write_timeout(Some(limit))?;
-    sys::connect(stream.as_fd(), destination).map_err(still_connecting_is_a_timeout)?;
+    connect(&stream, &destination).map_err(still_connecting_is_a_timeout)?;
     stream.set_write_timeout(None)?;
     Ok(stream)
-}
-
-/// Has a datagram socket report every ICMP error, also those that UDP by itself keeps to itself.
-pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<()> {
-    match local {
-        IpAddr::V4(_) => sys::set_number(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
-        IpAddr::V6(_) => sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
-    }
 }
 
 /// Waits until something can be read (or has failed, or was closed); says for each whether it has.
 /// Without a limit it waits for ever; all are `false` when the limit has passed or a signal came.
 pub fn wait_readable(sources: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
-    poll(sources, limit)
+    let mut polled: Vec<_> =
+        sources.iter().map(|source| PollFd::from_borrowed_fd(*source, PollFlags::IN)).collect();
+    let limit = limit.map(Timespec::try_from).transpose().map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut polled, limit.as_ref()) {
+        Err(Errno::INTR) => Ok(vec![false; sources.len()]),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(polled.iter().map(|source| !source.revents().is_empty()).collect()),
+    }
+}
+
+/// Forgets the ICMP errors that wait in a socket's error queue: while one does, poll calls the socket readable.
+fn forget_errors(socket: BorrowedFd<'_>) {
+    while recv(socket, &mut [0_u8], RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT).is_ok() {}
 }
 
 /// IPv4 raw sockets hear the IP header too, IPv6 ones do not.
@@ -231,17 +241,17 @@ fn without_header(mut bytes: Vec<u8>, local: IpAddr) -> Vec<u8> {
 }
 
 /// A blocking connect whose send timeout has passed says so in these words.
-fn still_connecting_is_a_timeout(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EINPROGRESS | libc::EAGAIN) => io::ErrorKind::TimedOut.into(),
-        _ => error,
+fn still_connecting_is_a_timeout(error: Errno) -> io::Error {
+    match error {
+        Errno::INPROGRESS | Errno::AGAIN => io::ErrorKind::TimedOut.into(),
+        _ => error.into(),
     }
 }
 
 /// A kernel without a protocol has several words for it.
 fn no_protocol_is_unsupported(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT) => io::ErrorKind::Unsupported.into(),
+    match Errno::from_io_error(&error) {
+        Some(Errno::PROTONOSUPPORT | Errno::SOCKTNOSUPPORT) => io::ErrorKind::Unsupported.into(),
         _ => error,
     }
 }
