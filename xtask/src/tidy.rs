@@ -17,6 +17,12 @@ use std::path::Path;
 /// The crates that `model` may depend on.
 const MODEL_DEPENDENCIES: [&str; 2] = ["ipnet", "serde_json"];
 
+/// Crates that are in no program.
+const DEV_CRATES: [&str; 3] = ["kernel-sim", "mockapi", "playground"];
+
+/// The feature behind which a library may depend on one of them.
+const DEV_FEATURE: &str = "sim";
+
 /// The only crate that may hold `unsafe`.
 const UNSAFE_IS_ALLOWED_IN: &str = "crates/kernel/";
 
@@ -81,6 +87,39 @@ fn model_dependencies(files: &[File]) -> Vec<String> {
         "crates/model/Cargo.toml: depends on {seen:?}, allowed are {allowed:?}: keep model pure, or write a decision \
          record and change MODEL_DEPENDENCIES in xtask/src/tidy.rs"
     )]
+}
+
+/// No program depends on a crate for tests: it is a dev-dependency, or optional and enabled by the feature `sim` alone, which
+/// dev-dependencies alone ask for.
+fn dev_crates_are_in_no_program(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for File { path, text } in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        if crate_of(path).is_some_and(|name| DEV_CRATES.contains(&name)) {
+            continue;
+        }
+        for (section, line) in lines_with_sections(text) {
+            let names = |name: &&&str| names_dependency(section, line, name);
+            if section == "features" && enables_dev_crate(line) {
+                problems.push(format!(
+                    "{path}: a feature other than `{DEV_FEATURE}` enables a crate for tests, or `{DEV_FEATURE}` itself: `{line}`"
+                ));
+            }
+            if !is_of_a_product(section) || line.contains("optional = true") {
+                continue;
+            }
+            if let Some(name) = DEV_CRATES.iter().find(names) {
+                problems.push(format!(
+                    "{path}: depends on `{name}`: move it to [dev-dependencies], or make it optional behind the feature `{DEV_FEATURE}`"
+                ));
+            }
+            if asks_for(line, DEV_FEATURE) {
+                problems.push(format!(
+                    "{path}: asks for the feature `{DEV_FEATURE}`, which is for [dev-dependencies] alone: `{line}`"
+                ));
+            }
+        }
+    }
+    problems
 }
 
 /// `unsafe` stands in the kernel crate alone.
@@ -222,6 +261,50 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     names
 }
 
+/// Each line of a manifest that is neither empty nor a comment, with the section that it is in; a section's own line too.
+fn lines_with_sections(manifest: &str) -> Vec<(&str, &str)> {
+    let mut section = "";
+    let mut lines = Vec::new();
+    for line in manifest.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        }
+        lines.push((section, line));
+    }
+    lines
+}
+
+/// Whether a program may be built with the dependencies of this section.
+fn is_of_a_product(section: &str) -> bool {
+    let is_dependencies = section.ends_with("dependencies") || section.contains("dependencies.");
+    is_dependencies && !section.contains("dev-dependencies") && section != "workspace.dependencies"
+}
+
+/// Whether this line of a manifest says that a crate is depended on: `NAME.workspace = true`, or the section `[dependencies.NAME]`.
+fn names_dependency(section: &str, line: &str, name: &str) -> bool {
+    let key = line.split(['.', '=', ' ']).next().unwrap_or(line);
+    let has_section =
+        line.starts_with('[') && section.rsplit_once("dependencies.").is_some_and(|(_, of)| of == name);
+    key == name || has_section || line.contains(&format!("package = \"{name}\""))
+}
+
+/// Whether a line of `[features]` has a feature other than `sim` enable a crate for tests, or `sim`.
+fn enables_dev_crate(line: &str) -> bool {
+    let (feature, enabled) = line.split_once('=').unwrap_or((line, ""));
+    let is_meant = |word: &str| {
+        let word = word.trim_start_matches("dep:");
+        word == DEV_FEATURE
+            || word.ends_with("/sim")
+            || DEV_CRATES.contains(&word.split(['/', '?']).next().unwrap_or(word))
+    };
+    feature.trim() != DEV_FEATURE && enabled.split('"').any(is_meant)
+}
+
+/// Whether a dependency is asked for with this feature.
+fn asks_for(line: &str, feature: &str) -> bool {
+    line.split_once("features").is_some_and(|(_, rest)| rest.contains(&format!("\"{feature}\"")))
+}
+
 /// The first words of what follows `crate::`, also inside braces.
 fn listed_names(code: &str) -> BTreeSet<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
@@ -286,6 +369,11 @@ fn the_architecture_names_exactly_the_crates_that_exist() {
 #[test]
 fn the_model_depends_on_the_allowed_crates_alone() {
     assert_kept(model_dependencies);
+}
+
+#[test]
+fn crates_for_tests_are_in_no_program() {
+    assert_kept(dev_crates_are_in_no_program);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn element(connection: &Tuple) -> Element {
 
 #[cfg(test)]
 mod tests {
-    use kernel::nft::Simulated;
+    use kernel_sim::nft::Simulated;
 
     use super::*;
 

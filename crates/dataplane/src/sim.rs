@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{self, Outcome, Path, Protocol, SimPacket};
+use kernel::nft::{self, Protocol};
+use kernel_sim::nft::{Fate as KernelFate, Outcome, Path, SimPacket};
 use model::affinity::Memory;
 use model::fate::{OneOf, Payload, Remembered};
 use model::table::NodeView;
@@ -338,10 +339,10 @@ pub fn is_delivered_here(packet: &SimPacket, address: IpAddr) -> bool {
 /// What the outcome means. Mark and priority must be what they were, unless nobody sees them any more; some packets may lose their mark.
 pub fn end_of(packet: &SimPacket, outcome: &Outcome, may_lose_mark: bool) -> Result<End, String> {
     let end = match outcome.fate {
-        nft::Fate::Untouched => End::Untouched,
-        nft::Fate::Rejected(_) => return Ok(End::Rejected),
-        nft::Fate::Dropped => return Ok(End::Dropped),
-        nft::Fate::Dnat(address, port) => {
+        KernelFate::Untouched => End::Untouched,
+        KernelFate::Rejected(_) => return Ok(End::Rejected),
+        KernelFate::Dropped => return Ok(End::Dropped),
+        KernelFate::Dnat(address, port) => {
             let endpoint = (address, port.ok_or("the packet lost its port")?);
             // What is delivered to this host itself passes no postrouting, where both would be taken off.
             if is_delivered_here(packet, address) {

@@ -5,15 +5,14 @@ mod cluster;
 mod twin;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::registry::serving_signs;
 use dataplane::served::is_served;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{
-    Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Simulated, Transaction, Value,
-};
-use kernel::sysctl;
+use kernel::nft::{Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Transaction, Value};
 use kernel::xtables::{self, Legacy, Table};
+use kernel_sim::nft::Simulated;
 use model::Frontend;
 
 fn web_and(others: &[(&str, &str)]) -> Small {
@@ -208,9 +207,10 @@ fn an_upgrade_adds_the_set_that_a_previous_version_did_not_have_and_keeps_the_ta
 #[test]
 fn stray_replies_pass_where_the_tracker_is_strict_and_the_setting_is_read_at_each_full_sync() {
     let small = web_and(&[]);
-    let loose = |value| sysctl::Simulated::new([("net/netfilter/nf_conntrack_tcp_loose", value)]);
-    let mut dataplane = Nftables::beside(Simulated::default(), Options::default(), loose("0"));
-    let has_rule = |dataplane: &mut Nftables<Simulated, sysctl::Simulated>| {
+    let loose = |value| kernel_sim::sysctl::Simulated::new([("net/netfilter/nf_conntrack_tcp_loose", value)]);
+    let mut dataplane =
+        Nftables::beside(Simulated::default(), &model::Family::ALL, Options::default(), loose("0"));
+    let has_rule = |dataplane: &mut Nftables<Simulated>| {
         dataplane.settle().unwrap();
         let listed = dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap().unwrap();
         listed.rules.get("stray-replies").is_some_and(|rules| rules.len() == 1)

@@ -4,10 +4,11 @@
 mod cluster;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::nft::Netlink;
+use playground::namespace::Namespace;
 
 mod needs_root {
     use super::*;

@@ -9,9 +9,11 @@ mod world;
 use std::collections::BTreeSet;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope, SyncError};
-use kernel::nft::{Family, Kernel, Listed, Operation, Simulated, Transaction};
+use kernel::nft::{Family, Kernel, Listed, Operation, Transaction};
+use kernel_sim::nft::Simulated;
 use model::ForwardingTable;
 use world::World;
 

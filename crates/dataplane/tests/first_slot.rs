@@ -8,9 +8,11 @@ mod twin;
 use std::time::Duration;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Element, Family, Fate, Kernel, Path, Protocol, SimPacket, Simulated, Transaction, Value};
+use kernel::nft::{Element, Family, Kernel, Protocol, Transaction, Value};
+use kernel_sim::nft::{Fate, Path, SimPacket, Simulated};
 
 const TABLE: &str = "kube-proxy";
 

@@ -7,11 +7,14 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
 use iptables_guides::{plain, service, slice, table};
-use kernel::nft::{self, Outcome, Path, SimPacket};
-use kernel::xtables::{Error, Family, Protocol, Simulated, State, Table, Variant, Xtables};
+use kernel::nft;
+use kernel::xtables::{Error, Family, Protocol, State, Table, Variant, Xtables};
+use kernel_sim::nft::{Outcome, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 use model::ForwardingTable;
 use serde_json::json;
 

@@ -11,13 +11,13 @@ mod world;
 use dataplane::registry::known_chains;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope, upstream};
 use iptables_ends::{Kept, Listed, Probes, listed};
-use kernel::nft;
-use kernel::xtables::{
-    Error, Family, Fault, Faulty, Found, Saved, Simulated, Table, Variant, WHOLE, Xtables, parts,
-};
+use kernel::xtables::{Error, Family, Found, Saved, Table, Variant, Xtables};
+use kernel_sim::nft;
+use kernel_sim::xtables::{Fault, Faulty, Simulated, WHOLE, parts};
 use model::{ForwardingTable, ServicePortId};
 use world::World;
 

@@ -4,11 +4,13 @@
 mod cluster;
 
 use cluster::Small;
-use dataplane::iptables::{Iptables, Names, Options};
+use dataplane::iptables::sim::Iptables;
+use dataplane::iptables::{Names, Options};
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
-use kernel::xtables::{Family, Programs, Saved, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use model::{ServiceName, ServicePortId};
+use playground::namespace::Namespace;
 
 fn restore(mode: &mut Iptables<impl Xtables>, text: &str) {
     mode.doors().next().unwrap().restore(text).unwrap();

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use dataplane::iptables::{self, Options};
 use iptables_guides::{plain, service, slice, table};
-use kernel::nft::{self, Fate, Path, Protocol, SimPacket};
-use kernel::xtables::{Simulated, State, Variant, Xtables};
+use kernel::nft::{self, Protocol};
+use kernel::xtables::{State, Variant, Xtables};
+use kernel_sim::nft::{Fate, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 use model::{Family, ForwardingTable};
 use serde_json::json;
 

@@ -7,9 +7,11 @@ mod world;
 use std::collections::BTreeMap;
 
 use cluster::Small;
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::xtables::{Family, Simulated, Variant};
+use kernel::xtables::{Family, Variant};
+use kernel_sim::xtables::Simulated;
 use world::World;
 
 const SERVICES: usize = 50;

@@ -12,10 +12,12 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Outcome, SimPacket};
-use kernel::xtables::{Family, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Table, Variant, Xtables};
+use kernel_sim::nft::{Outcome, SimPacket};
+use kernel_sim::xtables::Simulated;
 use model::{Fate, Packet};
 use twin::{End, is_delivered_here, sim_packet};
 use world::World;
@@ -103,10 +105,10 @@ fn got(mode: &mut Iptables<Simulated>, world: &World, packet: &Packet) -> Ends {
 /// What the outcome means. The mark must be what it was, unless nobody sees it any more.
 fn end_of(packet: &SimPacket, seen: &Outcome) -> End {
     let end = match seen.fate {
-        kernel::nft::Fate::Untouched => End::Untouched,
-        kernel::nft::Fate::Rejected(_) => return End::Rejected,
-        kernel::nft::Fate::Dropped => return End::Dropped,
-        kernel::nft::Fate::Dnat(address, port) => {
+        kernel_sim::nft::Fate::Untouched => End::Untouched,
+        kernel_sim::nft::Fate::Rejected(_) => return End::Rejected,
+        kernel_sim::nft::Fate::Dropped => return End::Dropped,
+        kernel_sim::nft::Fate::Dnat(address, port) => {
             let endpoint = (address, port.expect("it has a port"));
             if is_delivered_here(packet, address) {
                 return End::At { endpoint, masqueraded: false };

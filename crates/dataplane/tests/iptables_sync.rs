@@ -5,12 +5,14 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
-use kernel::sysctl;
-use kernel::xtables::{Family, FoundTable, Programs, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, FoundTable, Programs, Table, Variant, Xtables};
+use kernel_sim::sysctl;
+use kernel_sim::xtables::Simulated;
 use model::{ForwardingTable, Frontend};
+use playground::namespace::Namespace;
 use world::World;
 
 const STEPS: usize = 40;

@@ -14,9 +14,9 @@ mod needs_vm {
 
     use dataplane::ipvs::{Doors, Ipvs, Kernel, Options};
     use dataplane::{Dataplane, Scope};
-    use kernel::namespace::Namespace;
     use kernel::xtables::{Programs, Variant, Xtables as _};
     use kernel::{host, ipset, ipvs, sysctl};
+    use playground::namespace::Namespace;
     use serde_json::json;
 
     use super::iptables_guides::{plain, service, slice, table};

@@ -9,9 +9,10 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::Simulated;
+use kernel_sim::nft::Simulated;
 use model::affinity::Memory;
 use model::{Event, Fate, ForwardingTable, Landing, Packet, Promises};
 use twin::{End, Ends};

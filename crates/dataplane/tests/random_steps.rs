@@ -7,11 +7,13 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
-use kernel::nft::{Family, Kernel, Listed, Netlink, Simulated};
+use kernel::nft::{Family, Kernel, Listed, Netlink};
+use kernel_sim::nft::Simulated;
 use model::ForwardingTable;
+use playground::namespace::Namespace;
 use world::World;
 
 const STEPS: usize = 40;

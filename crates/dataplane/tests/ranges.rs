@@ -5,9 +5,11 @@ mod cluster;
 mod twin;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Family, Kernel, Simulated};
+use kernel::nft::{Family, Kernel};
+use kernel_sim::nft::Simulated;
 use serde_json::json;
 
 const STEPS: [&[&str]; 9] = [
@@ -67,8 +69,8 @@ fn ranges_follow_each_other_on_the_twin() {
 
 mod needs_root {
     use super::*;
-    use kernel::namespace::Namespace;
     use kernel::nft::Netlink;
+    use playground::namespace::Namespace;
 
     #[test]
     fn root_ranges_follow_each_other_on_the_real_kernel() {

@@ -5,12 +5,14 @@ mod cluster;
 mod twin;
 
 use cluster::Small;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, ChainKind, Element, Family, Field, Hook, HookPoint, Kernel, Operation, Policy, Rule, Set,
-    Simulated, Statement, Transaction, Value, Verdict,
+    Statement, Transaction, Value, Verdict,
 };
+use kernel_sim::nft::Simulated;
 
 fn cluster() -> Small {
     let mut small = Small::new();

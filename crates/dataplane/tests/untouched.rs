@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Family, Kernel, Listed, Operation, Result, Simulated, Table, Transaction};
+use kernel::nft::{Family, Kernel, Listed, Operation, Result, Table, Transaction};
+use kernel_sim::nft::Simulated;
 use model::object::{self, Read};
 use model::{Cluster, Config, Event, ForwardingTable};
 use serde_json::json;

@@ -61,7 +61,7 @@ mod needs_root {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    use kernel::namespace::Namespace;
+    use playground::namespace::Namespace;
 
     use super::*;
 

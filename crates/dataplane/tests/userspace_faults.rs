@@ -15,9 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dataplane::relay;
 use dataplane::userspace::{Options, Userspace};
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::xtables::{
-    Error, Family, Fault, Faulty, FoundTable, Simulated, Table, Variant, WHOLE, Xtables, parts,
-};
+use kernel::xtables::{Error, Family, FoundTable, Table, Variant, Xtables};
+use kernel_sim::xtables::{Fault, Faulty, Simulated, WHOLE, parts};
 use model::fate::Payload;
 use model::table::How;
 use model::{ForwardingTable, Frontend, Packet, ServicePortId};

@@ -10,7 +10,8 @@ mod userspace_guides;
 use std::path::PathBuf;
 
 use dataplane::userspace::{Options, render};
-use kernel::xtables::{Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use userspace_guides::{self as guides, Guide};
 
 #[test]
@@ -64,8 +65,8 @@ mod needs_root {
     use dataplane::upstream::clear_all;
     use dataplane::userspace::{Options, Userspace, tables};
     use dataplane::{Dataplane, Scope, relay};
-    use kernel::namespace::Namespace;
     use kernel::xtables::{FoundRule, FoundTable, Programs, Table, Variant, Xtables};
+    use playground::namespace::Namespace;
 
     use super::guides::{self, Guide};
     use super::iptables_tool::{Tool, VARIANTS};

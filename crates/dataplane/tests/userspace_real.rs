@@ -15,10 +15,10 @@ mod needs_root {
     use dataplane::relay::{Options as RelayOptions, Relay};
     use dataplane::userspace::{Options, Userspace};
     use dataplane::{Dataplane, Scope};
-    use kernel::namespace::Namespace;
     use kernel::xtables::{Programs, Variant, Xtables};
     use model::net::parse_ip;
     use model::{Config, ForwardingTable, Protocol};
+    use playground::namespace::Namespace;
     use serde_json::json;
 
     use super::iptables_guides::{service, slice, table};

@@ -11,7 +11,6 @@
 //! | [`ipset`] | sets of addresses and ports that iptables rules ask |
 //! | [`sysctl`] | settings of the kernel, by name |
 //! | [`xtables`] | the iptables programs, both kinds: tables read and written as their text |
-//! | [`namespace`] | network namespaces of our own, programs inside them, and raw sockets |
 //! | [`socket`] | TCP and UDP sockets as a proxy needs them: never blocking, many datagrams in a call |
 //! | [`sock_diag`] | TCP sockets of this machine, whoever holds them: ended from outside |
 //! | [`poll`] | waiting for very many descriptors |
@@ -21,8 +20,8 @@
 //! | [`peer`] | who is at the other end of a unix socket |
 //! | [`signal`] | the wish that this process ends; the end of what it started |
 //!
-//! Each room that writes has the real thing and a simulated twin behind one trait, and a contract test
-//! that runs the same steps on both.
+//! Each module that writes has a trait. The crate `kernel-sim` has a simulated kernel behind each of these traits, and a contract test runs
+//! the same steps on both.
 //!
 //! Absent on purpose: Services, frontends, endpoints. This crate does not know why a rule exists.
 #![warn(missing_docs)]
@@ -38,7 +37,6 @@ pub mod host;
 pub mod ipset;
 pub mod ipvs;
 pub mod limit;
-pub mod namespace;
 pub mod netlink;
 pub mod nft;
 pub mod pass;

@@ -6,7 +6,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use libc::c_int;
@@ -109,6 +110,24 @@ pub fn kill_group_of(child: &Child) -> io::Result<()> {
     }
 }
 
+/// Has the kernel kill the child when the thread that starts it ends.
+#[expect(unsafe_code, reason = "prctl(2) between fork and exec")]
+pub fn end_with_parent(command: &mut Command) -> &mut Command {
+    let parent = std::process::id();
+    let ask = move || {
+        // SAFETY: this option takes plain numbers and touches only the calling process.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have died before we asked.
+        let orphaned = std::os::unix::process::parent_id() != parent;
+        if orphaned { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed: prctl and getppid are, and
+    // neither error allocates, being a plain number or kind.
+    unsafe { command.pre_exec(ask) }
+}
+
 /// As long as poll(2) can wait at once.
 const FOREVER: Duration = Duration::from_millis(i32::MAX as u64);
 
@@ -192,8 +211,7 @@ fn read(fd: &OwnedFd) -> io::Result<c_int> {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::os::unix::process::CommandExt as _;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     use std::sync::mpsc::channel;
     use std::thread;
 

@@ -5,7 +5,6 @@
 //!
 //! Needs `CAP_NET_ADMIN`, and a kernel with `CONFIG_INET_DIAG_DESTROY`: [`Error::Unsupported`] tells of one without.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -103,21 +102,6 @@ fn address(ip: IpAddr) -> [u8; 16] {
         IpAddr::V6(ip) => bytes = ip.octets(),
     }
     bytes
-}
-
-/// Sockets in memory.
-#[derive(Debug, Clone, Default)]
-pub struct Simulated {
-    /// The sockets that there are: local address, then remote address.
-    pub sockets: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// If set, every request fails with it.
-    pub fault: Option<Error>,
-}
-
-impl TcpSockets for Simulated {
-    fn destroy(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<bool, Error> {
-        self.fault.clone().map_or_else(|| Ok(self.sockets.remove(&(local, remote))), Err)
-    }
 }
 
 #[cfg(test)]

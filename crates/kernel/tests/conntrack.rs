@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use kernel::conntrack::{Conntrack, Entry, Error, Family, Filter, Simulated, Tuple, Zone};
+use kernel::conntrack::{Conntrack, Entry, Error, Family, Filter, Tuple, Zone};
+use kernel_sim::conntrack::Simulated;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

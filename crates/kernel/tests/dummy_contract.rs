@@ -8,7 +8,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use kernel::host::{ChangeError, ChangeHost, Host, Simulated};
+use kernel::host::{ChangeError, ChangeHost, Host};
+use kernel_sim::host::Simulated;
 
 const DUMMY: &str = "kube-ipvs0";
 

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use kernel::forward_filter::{Filter, Packet, Verdict};
-use kernel::namespace::Namespace;
 use kernel::nft::Protocol;
+use playground::namespace::Namespace;
 
 /// Nothing that shall come takes so long; a datagram that is dropped is followed by one that is not.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use kernel::ipset::{Entry, Family, FoundSet, Ipsets, Kind, Protocol, Request, Set, SetName, Simulated};
+use kernel::ipset::{Entry, Family, FoundSet, Ipsets, Kind, Protocol, Request, Set, SetName};
+use kernel_sim::ipset::Simulated;
 
 fn name(text: &str) -> SetName {
     SetName::new(text).unwrap()

@@ -6,9 +6,9 @@ mod common;
 use common::layout::{self, TABLE};
 use kernel::nft::{
     Chain, ChainKind, Element, Error, Family, Field, Flags, Hook, HookPoint, Kernel, Listed, Match,
-    Operation, Part, Policy, PriorityFrom, Rule, Selector, Set, Simulated, Statement, Transaction, Value,
-    Verdict,
+    Operation, Part, Policy, PriorityFrom, Rule, Selector, Set, Statement, Transaction, Value, Verdict,
 };
+use kernel_sim::nft::Simulated;
 
 /// Handles are the kernel's own numbers; all else must agree.
 fn without_handles(listed: Option<Listed>) -> Option<Listed> {

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use kernel::nft::{
     Bits, Chain, ChainKind, Element, Error, Family, Field, Flags, Hook, HookPoint, Kernel, Listed, Match,
-    Name, Operation, Part, Policy, PriorityFrom, Reject, Rule, Selector, Set, Simulated, Statement,
-    Transaction, Value, Verdict,
+    Name, Operation, Part, Policy, PriorityFrom, Reject, Rule, Selector, Set, Statement, Transaction, Value,
+    Verdict,
 };
+use kernel_sim::nft::Simulated;
 
 const STEPS: u32 = 600;
 const TABLE: &str = "t";

@@ -8,10 +8,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use common::layout::{self, PICK_2, STICKY, pod, service};
-use kernel::nft::{
-    Error, Family, Fate, Kernel, Operation, Outcome, Path, Protocol, Reject, SimPacket, Simulated,
-    Transaction,
-};
+use kernel::nft::{Error, Family, Kernel, Operation, Protocol, Reject, Transaction};
+use kernel_sim::nft::{Fate, Outcome, Path, SimPacket, Simulated};
 
 const START: Duration = Duration::from_secs(1_000);
 

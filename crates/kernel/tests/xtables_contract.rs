@@ -4,7 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-use kernel::xtables::{Family, Legacy, Programs, Saved, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Legacy, Programs, Saved, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 
 /// Each is one restore, whether it goes, and on which table.
 const STEPS: &[(&str, bool)] = &[
@@ -62,7 +63,7 @@ fn against_the_twin(variant: Variant) {
 }
 
 mod needs_root {
-    use kernel::namespace::Namespace;
+    use playground::namespace::Namespace;
 
     use super::*;
 

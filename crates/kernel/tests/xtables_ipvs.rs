@@ -8,14 +8,16 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kernel::ipvs::{self, Ipvs as _, Protocol, RealServer, Request, VirtualServer, What};
-use kernel::nft::{self, Fate, Path, SimPacket};
-use kernel::xtables::{Family, Simulated, Variant, Xtables};
+use kernel::ipvs::{Ipvs as _, Protocol, RealServer, Request, VirtualServer, What};
+use kernel::nft;
+use kernel::xtables::{Family, Variant, Xtables};
+use kernel_sim::nft::{Fate, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 
 /// A node that takes packets to a virtual address, behind which are two pods and a server of its own.
 fn balancer(texts: &[&str]) -> Simulated {
     let mut twin = Simulated::new(Variant::Nft, Family::V4);
-    let mut ipvs = ipvs::Simulated::default();
+    let mut ipvs = kernel_sim::ipvs::Simulated::default();
     let what = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
     let add = |text: &str| Request::AddServer(what, RealServer::masquerading(text.parse().unwrap(), 1));
     let requests = [

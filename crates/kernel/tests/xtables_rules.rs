@@ -7,7 +7,8 @@
 
 mod xtables_common;
 
-use kernel::xtables::{Family, FoundRule, FoundTable, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, FoundRule, FoundTable, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use xtables_common::{Random, random_rule};
 
 const CASES: usize = 20_000;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use kernel::ipset::{self, Entry, Ipsets, Kind, Protocol, Request, Set};
-use kernel::nft::{self, Fate, Path, SimPacket};
-use kernel::xtables::{
-    Family, FoundRule, Is, Match, Rule, SetName, Side, Simulated, Target, Variant, Xtables,
-};
+use kernel::nft;
+use kernel::xtables::{Family, FoundRule, Is, Match, Rule, SetName, Side, Target, Variant, Xtables};
+use kernel_sim::nft::{Fate, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 
 fn name(text: &str) -> SetName {
     SetName::new(text).unwrap()
@@ -157,7 +157,7 @@ fn a_set_of_ports_knows_no_sctp() {
 
 mod needs_root {
     use super::*;
-    use kernel::namespace::socket::connect_from;
+    use playground::namespace::socket::connect_from;
     use std::io::ErrorKind;
     use std::net::TcpListener;
     use xtables_common::{for_each_door, saved_lines};

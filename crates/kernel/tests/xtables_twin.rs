@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{Fate, Path, Protocol, Reject, SimPacket};
-use kernel::xtables::{Family, Simulated, State, Variant, Xtables};
+use kernel::nft::{Protocol, Reject};
+use kernel::xtables::{Family, State, Variant, Xtables};
+use kernel_sim::nft::{Fate, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 
 const NODE: &str = "192.168.0.1";
 const CLIENT: &str = "192.168.0.9";

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::close;
-use kernel::namespace::socket::wait_readable;
+use crate::namespace::close;
+use crate::namespace::socket::wait_readable;
 
 use crate::error::{Result, Trying};
 use crate::health::status_here;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::socket::{connect_from, report_icmp_errors, reset_on_close};
+use crate::namespace::socket::{connect_from, report_icmp_errors, reset_on_close};
 
 use crate::patience::patient;
 use crate::place::Place;

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::socket::reset_on_close;
+use crate::namespace::socket::reset_on_close;
 
 use crate::client::{Ask, connect_here};
 use crate::error::{Result, Trying};

@@ -24,7 +24,8 @@
 //! |---|---|
 //! | [`plan`] | every address and name, as pure functions |
 //! | [`topology`] | [`Playground`]: makes and furnishes the namespaces |
-//! | [`place`], [`node`], [`process`] | one namespace; one with pods and programs; one program |
+//! | [`namespace`] | network namespaces without names, programs inside them, and sockets that std cannot make |
+//! | [`place`], [`node`], [`process`] | one place; one with pods and programs; one program |
 //! | [`server`] | TCP, UDP and SCTP servers that say who they are and whom they saw |
 //! | [`client`], [`held`], [`load`], [`latency`] | one question; a connection that stays; many; how long they take |
 //! | [`sctp`], [`mod@ping`], [`stray`] | hand-made packets over raw sockets |
@@ -33,7 +34,7 @@
 //! | [`statistics`] | is this balance fair? |
 //!
 //! Nothing of the machine's own network is touched, and nothing outlives the process that made it, however
-//! it dies: the namespaces have no names, they are open files (see [`kernel::namespace`]).
+//! it dies: the namespaces have no names, they are open files (see [`namespace`]).
 //!
 //! Absent on purpose: rules, Services, and any knowledge of what is tested here.
 
@@ -45,6 +46,7 @@ pub mod held;
 mod ip;
 pub mod latency;
 pub mod load;
+pub mod namespace;
 pub mod node;
 pub mod patience;
 pub mod ping;
@@ -79,7 +81,7 @@ pub use topology::{Options, Playground, PodNetwork};
 /// Whether namespaces can be made here. Where they cannot, says so on standard error, in one line.
 pub fn available(test: &str) -> bool {
     use std::io::Write;
-    match kernel::namespace::Namespace::create() {
+    match namespace::Namespace::create() {
         Ok(_) => true,
         Err(error) => {
             // A closed standard error is no reason to fail a test that is left out anyway.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::namespace::socket::RawSocket;
+use crate::namespace::socket::RawSocket;
 
 use crate::patience::patient;
 use crate::place::Place;

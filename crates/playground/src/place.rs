@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::Namespace;
+use crate::namespace::Namespace;
 
 use crate::error::{Error, Result, Trying};
 use crate::ip::Batch;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kernel::namespace;
+use crate::namespace;
 
 use crate::error::{Result, Trying};
 use crate::patience::patient;

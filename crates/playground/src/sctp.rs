@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::namespace::socket::{Packet, RawSocket, wait_readable};
+use crate::namespace::socket::{Packet, RawSocket, wait_readable};
 
 use crate::patience::patient;
 use crate::place::Place;

@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::namespace::close;
-use kernel::namespace::socket::{RawSocket, wait_readable};
+use crate::namespace::close;
+use crate::namespace::socket::{RawSocket, wait_readable};
 
 use crate::error::{Result, Trying};
 use crate::place::Place;

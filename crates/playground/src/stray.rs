@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::namespace::socket::{Packet, RawSocket};
+use crate::namespace::socket::{Packet, RawSocket};
 
 use crate::error::Result;
 use crate::patience::patient;

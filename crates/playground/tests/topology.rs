@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::socket::RawSocket;
 use playground::client::ask;
+use playground::namespace::socket::RawSocket;
 use playground::{
     Ask, Balancer, Family, Held, Load, Options, Ping, Place, Playground, PodNetwork, Ports, Protocol,
     Refusal, Stats, Work, available, connect_latencies, many, ping, sctp_init, tcp, udp,

@@ -67,6 +67,55 @@ const REGISTRY: (&str, &str) = (
 );
 
 #[test]
+fn a_crate_for_tests_in_a_program_is_noticed() {
+    let path = "crates/dataplane/Cargo.toml";
+    let optional = "[dependencies]\nkernel-sim = { workspace = true, optional = true }\n";
+    let with_feature = |line: &str| format!("[features]\n{line}\n{optional}");
+    check(
+        dev_crates_are_in_no_program,
+        &[
+            (&[(path, "[dependencies]\nkernel-sim.workspace = true\n")], 1),
+            (&[(path, "[dependencies]\nfake = { path = \"../mockapi\", package = \"mockapi\" }\n")], 1),
+            (&[(path, "[dependencies.playground]\nworkspace = true\n")], 1),
+            (&[(path, "[target.'cfg(unix)'.dependencies]\nplayground.workspace = true\n")], 1),
+            (&[("xtask/Cargo.toml", "[build-dependencies]\nmockapi.workspace = true\n")], 1),
+            (
+                &[(
+                    path,
+                    "[dependencies]\nkernel.workspace = true\n\n[dev-dependencies]\nkernel-sim.workspace = true\n",
+                )],
+                0,
+            ),
+            (&[("crates/playground/Cargo.toml", "[dependencies]\nkernel-sim.workspace = true\n")], 0),
+            (
+                &[(
+                    "Cargo.toml",
+                    "[workspace.dependencies]\nkernel-sim = { path = \"crates/kernel-sim\" }\n",
+                )],
+                0,
+            ),
+            (&[(path, &with_feature("sim = [\"dep:kernel-sim\"]"))], 0),
+            (&[(path, &with_feature("default = [\"sim\"]"))], 1),
+            (&[(path, &with_feature("tests = [\"dep:kernel-sim\"]"))], 1),
+            (
+                &[(
+                    "crates/portway/Cargo.toml",
+                    "[dependencies]\ndataplane = { workspace = true, features = [\"sim\"] }\n",
+                )],
+                1,
+            ),
+            (
+                &[(
+                    "crates/portway/Cargo.toml",
+                    "[dev-dependencies]\ndataplane = { workspace = true, features = [\"sim\"] }\n",
+                )],
+                0,
+            ),
+        ],
+    );
+}
+
+#[test]
 fn a_mode_that_depends_on_another_is_noticed() {
     let path = "crates/dataplane/src/nftables/render/port.rs";
     let own = ("crates/dataplane/src/nftables/mod.rs", "use crate::upstream::removal;");

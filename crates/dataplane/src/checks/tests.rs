@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use kernel::host::{Address, AddressFlags, Route, RouteKind, RouteTable, Scope};
-use kernel::sysctl::Simulated;
 use kernel::xtables::Variant;
+use kernel_sim::sysctl::Simulated;
 use model::object::{Read, read};
 use model::{Cluster, Config, DetectLocal, Event, Family, NodePortAddress};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Which flows are forgotten and which go on, on a simulated connection tracker.
 
 use super::*;
-use kernel::conntrack::{Simulated, Tuple, Zone};
+use kernel::conntrack::{Tuple, Zone};
+use kernel_sim::conntrack::Simulated;
 
 fn at(text: &str) -> (IpAddr, u16) {
     let (ip, port) = text.rsplit_once(' ').expect("an address and a port");
@@ -214,7 +215,8 @@ fn sockets_of_this_host_are_ended_and_a_kernel_that_cannot_says_so() {
     let found = Found::read(&mut tracker, &all).unwrap();
     let socket = ("10.244.0.9:40000".parse().unwrap(), "10.96.0.10:80".parse().unwrap());
     let other = ("10.244.0.9:40001".parse().unwrap(), "10.96.0.10:80".parse().unwrap());
-    let mut sockets = sock_diag::Simulated { sockets: BTreeSet::from([socket, other]), fault: None };
+    let mut sockets =
+        kernel_sim::sock_diag::Simulated { sockets: BTreeSet::from([socket, other]), fault: None };
     assert_eq!(found.end_sockets(&mut sockets, |_| false), Ok(0));
     assert_eq!(found.end_sockets(&mut sockets, |ip| ip == socket.0.ip()), Ok(1));
     assert_eq!(sockets.sockets, BTreeSet::from([other]));

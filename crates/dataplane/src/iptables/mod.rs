@@ -20,7 +20,7 @@ mod names;
 mod packets;
 mod render;
 #[cfg(feature = "sim")]
-mod sim;
+pub mod sim;
 mod sync;
 
 pub use mode::MODE;

@@ -5,14 +5,26 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::xtables::{Simulated, Table, Variant, Xtables as _};
+use kernel::xtables::{Table, Variant, Xtables};
+use kernel_sim::sysctl;
+use kernel_sim::xtables::Simulated;
 use model::{Fate, ForwardingTable, Packet, Promises};
 
 use super::mode::{has_localnet, options};
-use super::{Iptables, Options, SHARED};
+use super::{Options, SHARED};
 use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
 use crate::xtables::sim::{self, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
+
+/// The mode beside simulated settings.
+pub type Iptables<X> = super::Iptables<X, sysctl::Simulated>;
+
+impl<X: Xtables> Iptables<X> {
+    /// The mode behind these doors, one for each family that is served, on a kernel without settings.
+    pub fn new(doors: impl IntoIterator<Item = X>, options: Options) -> Self {
+        Self::beside(doors, options, sysctl::Simulated::default())
+    }
+}
 
 /// What no first packet through an otherwise open host misses. `iptables_later.rs` proves those that have a purpose of their own.
 const UNMISSED: [Unmissed; 9] = [

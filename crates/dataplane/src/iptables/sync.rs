@@ -1,6 +1,6 @@
 //! The mode itself: both families, kept in step with the forwarding table.
 
-use kernel::sysctl::{self, Sysctls};
+use kernel::sysctl::Sysctls;
 use kernel::xtables::Xtables;
 use model::ForwardingTable;
 
@@ -14,9 +14,9 @@ use crate::{Counted, Dataplane, Scope, SyncError, Synced};
 /// The connection tracker takes no packet for invalid that is outside of TCP's window.
 const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/// The iptables mode, behind the doors of one program, and beside the settings of the kernel: real or simulated ones.
+/// The iptables mode, behind the doors of one program, and beside the settings of the kernel.
 #[derive(Clone, Debug)]
-pub struct Iptables<X, S = sysctl::Simulated> {
+pub struct Iptables<X, S> {
     families: Families<X, Options>,
     settings: S,
     packets: PacketCounts,
@@ -24,15 +24,8 @@ pub struct Iptables<X, S = sysctl::Simulated> {
     localnet: Option<Localnet>,
 }
 
-impl<X: Xtables> Iptables<X> {
-    /// The mode behind these doors, one for each family that is served, on a kernel without settings.
-    pub fn new(doors: impl IntoIterator<Item = X>, options: Options) -> Self {
-        Self::beside(doors, options, sysctl::Simulated::default())
-    }
-}
-
 impl<X: Xtables, S: Sysctls> Iptables<X, S> {
-    /// The mode behind these doors, on a kernel with these settings.
+    /// The mode behind these doors, one for each family that is served, on a kernel with these settings.
     pub fn beside(doors: impl IntoIterator<Item = X>, options: Options, settings: S) -> Self {
         let (families, packets) = (Families::new(doors, options), PacketCounts::default());
         Self { families, settings, packets, localnet: None }

@@ -5,7 +5,7 @@ use kernel::ipset::Ipsets;
 use kernel::ipvs::Ipvs;
 use kernel::sysctl::Sysctls;
 
-/// Everything that is not iptables: of this machine, or simulated.
+/// Everything that is not iptables.
 pub trait Doors {
     /// Virtual servers.
     fn servers(&mut self) -> &mut dyn Ipvs;

@@ -82,7 +82,7 @@ impl fmt::Display for Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ipvs::Simulated;
+    use kernel_sim::ipvs::Simulated;
 
     use super::*;
 

@@ -154,7 +154,7 @@ fn version(release: &str) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use kernel::{host, ipset, ipvs, sysctl};
+    use kernel_sim::{host, ipset, ipvs, sysctl};
 
     use super::*;
     use crate::ipvs::Kernel;

@@ -35,7 +35,7 @@ const PASSES_MAX: usize = 8;
 /// Real servers that are left by their connections are looked at this often.
 const DRAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// The IPVS mode, behind the doors of an iptables program and of the kernel: the real ones or their twins.
+/// The IPVS mode, behind the doors of an iptables program and of the kernel.
 #[derive(Clone)]
 pub struct Ipvs<X, D> {
     rules: Families<X, Rules>,

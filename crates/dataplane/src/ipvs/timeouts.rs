@@ -87,7 +87,7 @@ fn former(sets: &mut dyn Ipsets) -> Result<BTreeMap<u8, u32>, SyncError> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::{host, ipset, sysctl};
+    use kernel_sim::{host, ipset, sysctl};
 
     use super::*;
     use crate::ipvs::Kernel;
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_not_asked_for_stays_and_what_was_before_comes_back() {
         let mut twin = Kernel {
-            servers: ipvs::Simulated::default(),
+            servers: kernel_sim::ipvs::Simulated::default(),
             sets: ipset::Simulated::default(),
             host: host::Simulated::default(),
             settings: sysctl::Simulated::default(),

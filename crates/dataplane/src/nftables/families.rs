@@ -1,14 +1,12 @@
-//! Which families this kernel can serve, asked before anything is written; and the kernel with just those.
+//! Which families this kernel can serve, asked before anything is written.
 //!
 //! A host without IPv6 is an ordinary host: IPv4 goes on. A host that has IPv6 but lacks what our rules need for it is not:
 //! half of its Services would silently not work, so that is refused with the way out.
 
 use std::path::Path;
 
-use kernel::RulePackets;
-use kernel::nft::{
-    Error, Family, Kernel, Listed, Netlink, Result, Shortcoming, Simulated, Table, Transaction, probe,
-};
+use kernel::nft::{self, Error, Shortcoming, probe};
+use model::Family;
 
 use crate::mode::OpenError;
 use crate::programs::HAS_IPV6;
@@ -27,11 +25,19 @@ pub(super) enum Families {
 
 impl Families {
     /// Asks the kernel of this network namespace.
-    pub(super) fn probe() -> std::result::Result<Self, OpenError> {
-        Self::judge(&probe(Family::Ip), &probe(Family::Ip6), Path::new(HAS_IPV6).exists())
+    pub(super) fn probe() -> Result<Self, OpenError> {
+        Self::judge(&probe(nft::Family::Ip), &probe(nft::Family::Ip6), Path::new(HAS_IPV6).exists())
     }
 
-    fn judge(v4: &[Shortcoming], v6: &[Shortcoming], has_ipv6: bool) -> std::result::Result<Self, OpenError> {
+    /// Those that are served.
+    pub(super) fn served(&self) -> &'static [Family] {
+        match self {
+            Self::Both => &Family::ALL,
+            Self::OnlyV4 { .. } => &[Family::V4],
+        }
+    }
+
+    fn judge(v4: &[Shortcoming], v6: &[Shortcoming], has_ipv6: bool) -> Result<Self, OpenError> {
         match (v4, v6) {
             ([], []) => Ok(Self::Both),
             ([], missing) if !has_ipv6 => Ok(Self::OnlyV4 { because: sentence(missing) }),
@@ -49,59 +55,6 @@ fn sentence(missing: &[Shortcoming]) -> String {
     missing.iter().map(show).collect::<Vec<_>>().join("; ")
 }
 
-/// This kernel. A family that the host does not have is played by the simulated twin, so that the mode need not know.
-#[derive(Debug)]
-pub(super) struct HostKernel {
-    real: Netlink,
-    instead_of_v6: Option<Simulated>,
-}
-
-impl HostKernel {
-    /// Opens the kernel of this thread's network namespace.
-    pub(super) fn open(families: &Families) -> Result<Self> {
-        let instead_of_v6 = matches!(families, Families::OnlyV4 { .. }).then(Simulated::default);
-        Ok(Self { real: Netlink::open()?, instead_of_v6 })
-    }
-
-    /// The number by which notifications name what is written through this.
-    pub(super) fn port(&self) -> u32 {
-        self.real.port()
-    }
-
-    fn of(&mut self, family: Family) -> &mut dyn Kernel {
-        match (&mut self.instead_of_v6, family) {
-            (Some(twin), Family::Ip6) => twin,
-            _ => &mut self.real,
-        }
-    }
-}
-
-impl Kernel for HostKernel {
-    fn run(&mut self, transaction: &Transaction) -> Result<()> {
-        self.of(transaction.family).run(transaction)
-    }
-
-    fn check(&mut self, transaction: &Transaction) -> Result<()> {
-        self.of(transaction.family).check(transaction)
-    }
-
-    fn list(&mut self, family: Family, table: &str) -> Result<Option<Listed>> {
-        self.of(family).list(family, table)
-    }
-
-    fn tables(&mut self, family: Family) -> Result<Vec<Table>> {
-        self.of(family).tables(family)
-    }
-
-    fn generation(&mut self) -> Result<u32> {
-        self.real.generation()
-    }
-
-    fn packets(&mut self, family: Family, table: &str, chain: &str) -> Result<Option<Vec<RulePackets>>> {
-        self.of(family).packets(family, table, chain)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,8 +65,10 @@ mod tests {
 
     #[test]
     fn a_host_without_ipv6_goes_on_with_ipv4() {
-        assert_eq!(Families::judge(&[], &[], false).unwrap(), Families::Both);
+        let both = Families::judge(&[], &[], false).unwrap();
+        assert_eq!((both.served(), &both), (&Family::ALL[..], &Families::Both));
         let only_v4 = Families::judge(&[], &lacks("no IPv6 here"), false).unwrap();
+        assert_eq!(only_v4.served(), [Family::V4]);
         assert!(matches!(only_v4, Families::OnlyV4 { because } if because.contains("no IPv6 here")));
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::{Error, Kernel, Transaction};
-use kernel::sysctl::{self, Sysctls};
+use kernel::sysctl::Sysctls;
 use layout::TABLE;
 pub use meddling::Listener;
 pub use mode::MODE;
@@ -74,30 +74,24 @@ impl Default for Options {
     }
 }
 
-/// The nftables mode, on a kernel and beside its settings: real or simulated ones.
+/// The nftables mode, on a kernel and beside its settings.
 #[derive(Clone, Debug)]
-pub struct Nftables<K, S = sysctl::Simulated> {
+pub struct Nftables<K, S> {
     kernel: Tracked<K>,
     settings: S,
-    v4: FamilyState,
-    v6: FamilyState,
+    /// One for each family that is served.
+    families: Vec<FamilyState>,
     leftovers: Leftovers,
     packets: PacketCounts,
 }
 
-impl<K: Kernel> Nftables<K> {
-    /// The mode on `kernel`, of whose contents nothing is known yet, without settings.
-    pub fn new(kernel: K, options: Options) -> Self {
-        Self::beside(kernel, options, sysctl::Simulated::default())
-    }
-}
-
 impl<K: Kernel, S: Sysctls> Nftables<K, S> {
-    /// The mode on `kernel` with these settings.
-    pub fn beside(kernel: K, options: Options, settings: S) -> Self {
-        let (v4, v6) = (FamilyState::new(Family::V4, options), FamilyState::new(Family::V6, options));
+    /// The mode for these families on `kernel`, of whose contents nothing is known yet, with these settings. Other families are neither
+    /// read nor written.
+    pub fn beside(kernel: K, families: &[Family], options: Options, settings: S) -> Self {
+        let families = families.iter().map(|family| FamilyState::new(*family, options)).collect();
         let (leftovers, packets) = (Leftovers::Remove, PacketCounts::default());
-        Self { kernel: Tracked::new(kernel), settings, v4, v6, leftovers, packets }
+        Self { kernel: Tracked::new(kernel), settings, families, leftovers, packets }
     }
 
     /// The settings of the kernel.
@@ -110,13 +104,13 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// Returns what has changed, in words.
     fn read_settings(&mut self) -> Option<String> {
         let value = self.settings.read(TCP_LOOSE).ok()??;
-        let (drops, before) = (value != "0", self.v4.options.drops_stray_replies);
-        for state in [&mut self.v4, &mut self.v6] {
-            state.options.drops_stray_replies = drops;
+        let (drops, mut has_changed) = (value != "0", false);
+        for state in &mut self.families {
+            has_changed |= std::mem::replace(&mut state.options.drops_stray_replies, drops) != drops;
         }
         let words =
             if drops { "stray replies of endpoints are dropped" } else { "stray replies of endpoints pass" };
-        (drops != before).then(|| format!("nf_conntrack_tcp_loose is {value}: {words}"))
+        has_changed.then(|| format!("nf_conntrack_tcp_loose is {value}: {words}"))
     }
 
     /// The kernel.
@@ -124,29 +118,20 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
         &mut self.kernel.kernel
     }
 
-    fn sync_family(
-        &mut self,
-        family: Family,
-        desired: &ForwardingTable,
-        news: News<'_>,
-        synced: &mut Synced,
-    ) -> Result<(), Error> {
-        let state = match family {
-            Family::V4 => &mut self.v4,
-            Family::V6 => &mut self.v6,
-        };
-        state.sync(&mut self.kernel, desired, (news, self.leftovers), synced)
+    fn look_at_packets(&mut self) {
+        self.packets.look(&mut self.kernel, self.families.iter().map(|state| state.family));
     }
 
     fn settle_after(&self) -> Option<Duration> {
-        (self.v4.is_unsettled() || self.v6.is_unsettled()).then_some(SETTLE_AFTER)
+        self.families.iter().any(FamilyState::is_unsettled).then_some(SETTLE_AFTER)
     }
 }
 
 impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// Removes everything that this mode has ever written, in any version, and nothing else.
     pub fn cleanup(&mut self) -> Result<(), SyncError> {
-        for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+        for state in &mut self.families {
+            let family = kernel_family(state.family);
             let tables = self.kernel.tables(family)?;
             for table in tables.iter().filter(|table| is_ours(table)) {
                 if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
@@ -156,9 +141,8 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
                     self.kernel.run(&step)?;
                 }
             }
+            state.forget();
         }
-        self.v4.forget();
-        self.v6.forget();
         Ok(())
     }
 }
@@ -183,21 +167,23 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
         synced.was_full = !matches!(scope, Scope::Changed(_));
         if synced.was_full {
             // What a rule has counted is gone when it is written anew.
-            self.packets.look(&mut self.kernel);
+            self.look_at_packets();
         }
-        let v4 = self.sync_family(Family::V4, desired, news, &mut synced);
-        let v6 = self.sync_family(Family::V6, desired, news, &mut synced);
+        let mut result = Ok(());
+        for state in &mut self.families {
+            result = result.and(state.sync(&mut self.kernel, desired, (news, self.leftovers), &mut synced));
+        }
         if synced.was_full {
-            self.packets.look(&mut self.kernel);
+            self.look_at_packets();
         }
-        v4.and(v6)?;
+        result?;
         synced.settle_after = self.settle_after();
         Ok(synced)
     }
 
     fn settle(&mut self) -> Result<Synced, SyncError> {
         let (mut synced, mut failed) = (Synced::default(), None);
-        for state in [&mut self.v4, &mut self.v6] {
+        for state in &mut self.families {
             match state.settle(&mut self.kernel) {
                 Ok(operations) => synced.operations += operations,
                 Err(error) => {
@@ -213,8 +199,8 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
     fn differences(&mut self, desired: &ForwardingTable) -> Result<Vec<String>, SyncError> {
         self.read_settings();
         let mut found = Vec::new();
-        for family in Family::ALL {
-            let mut state = FamilyState::new(family, self.v4.options);
+        for state in &self.families {
+            let mut state = FamilyState::new(state.family, state.options);
             let mut transaction = state.difference(&mut self.kernel, desired)?;
             state.add_deletions(&mut transaction);
             found.extend(transaction.script().lines().map(str::to_owned));
@@ -223,7 +209,7 @@ impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
     }
 
     fn counted(&mut self) -> Counted {
-        self.packets.look(&mut self.kernel);
+        self.look_at_packets();
         Counted { localhost_rejected: self.packets.totals(), ..Counted::default() }
     }
 }

@@ -8,7 +8,7 @@ use kernel::sysctl;
 use kernel::xtables::Variant;
 use model::Promises;
 
-use super::families::{Families, HostKernel};
+use super::families::Families;
 use super::{CHECKS, Listener, Nftables, Options, TABLE, owns, render, take_over};
 use crate::Meddled;
 use crate::checks::Check;
@@ -50,11 +50,16 @@ impl ModeSpec for Spec {
         if let Families::OnlyV4 { because } = &families {
             tracing::warn!("this host has no IPv6, so IPv4 alone is served: {because}");
         }
-        let kernel = HostKernel::open(&families).map_err(host)?;
+        let kernel = Netlink::open().map_err(host)?;
         let drift = Monitor::of_others(kernel.port())
             .inspect_err(|error| tracing::warn!(%error, "others who write to our tables will not be heard"))
             .map(|monitor| DriftSource::Events(Box::new(Heard { monitor, listener: Listener::default() })));
-        let dataplane = Box::new(Nftables::beside(kernel, options(request.settings), sysctl::ThisMachine));
+        let dataplane = Box::new(Nftables::beside(
+            kernel,
+            families.served(),
+            options(request.settings),
+            sysctl::ThisMachine,
+        ));
         Ok(Opened { dataplane, drift: drift.into_iter().collect(), program: None })
     }
 
@@ -141,20 +146,20 @@ impl Leftovers for Tables {
 
     fn clean_up(&mut self, request: &CleanupRequest) -> Result<CleanedUp, OpenError> {
         let families = Families::probe()?;
-        let mut kernel = HostKernel::open(&families).map_err(host)?;
+        let mut kernel = Netlink::open().map_err(host)?;
         let text = if request.of_other_programs {
             let gone = take_over(&mut kernel).map_err(host)?;
             let lines = lines(gone.iter());
             if lines.is_empty() { "No table `kube-proxy` is in this kernel.\n".to_owned() } else { lines }
         } else {
-            clean_up(kernel)?
+            clean_up(kernel, families.served())?
         };
         Ok(CleanedUp { text, ..CleanedUp::default() })
     }
 }
 
-fn clean_up(kernel: HostKernel) -> Result<String, OpenError> {
-    let mut dataplane = Nftables::beside(kernel, Options::default(), sysctl::ThisMachine);
+fn clean_up(kernel: Netlink, families: &[model::Family]) -> Result<String, OpenError> {
+    let mut dataplane = Nftables::beside(kernel, families, Options::default(), sysctl::ThisMachine);
     let before = tables(dataplane.kernel())?;
     dataplane.cleanup().map_err(|error| OpenError::Host(error.to_string()))?;
     let after = tables(dataplane.kernel())?;
@@ -167,7 +172,7 @@ fn lines(gone: impl Iterator<Item = impl std::fmt::Display>) -> String {
 }
 
 /// `ip kube-proxy`, and so on: all tables of this kernel that could be ours.
-fn tables(kernel: &mut HostKernel) -> Result<BTreeSet<String>, OpenError> {
+fn tables(kernel: &mut Netlink) -> Result<BTreeSet<String>, OpenError> {
     let mut found = BTreeSet::new();
     for (family, word) in [(Family::Ip, "ip"), (Family::Ip6, "ip6")] {
         let tables = kernel.tables(family).map_err(host)?;

@@ -19,8 +19,8 @@ pub(super) struct PacketCounts(BTreeMap<(Family, Protocol), RunningCount>);
 
 impl PacketCounts {
     /// Looks at the rules. Where that fails, what was known stays.
-    pub(super) fn look(&mut self, kernel: &mut impl Kernel) {
-        for family in Family::ALL {
+    pub(super) fn look(&mut self, kernel: &mut impl Kernel, families: impl Iterator<Item = Family>) {
+        for family in families {
             let Ok(Some(counts)) = kernel.packets(kernel_family(family), TABLE, LOCALHOST) else { continue };
             for (at, (_, protocol)) in PROTOCOLS.into_iter().enumerate() {
                 let met = match counts.len() {

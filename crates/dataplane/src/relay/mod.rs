@@ -17,6 +17,7 @@ mod listener;
 mod options;
 mod ports;
 mod shared;
+#[cfg(feature = "sim")]
 mod simulated;
 mod tcp;
 mod udp;
@@ -36,9 +37,10 @@ pub use error::RelayError;
 pub use handover::{Handed, Heard, What, receive, send};
 pub(crate) use options::parse_ports;
 pub use options::{Options, PORTS_FLAG, Tell, Trouble, ports};
+#[cfg(feature = "sim")]
 pub use simulated::Simulated;
 
-/// What carries connections: the real one, or its twin.
+/// What carries connections.
 pub trait Relays {
     /// Opens the listener, or brings an open one to this pool and affinity. Idempotent. Returns the port that it listens on.
     ///
@@ -56,6 +58,36 @@ pub trait Relays {
 
     /// The listeners that are open, in order.
     fn ids(&self) -> Vec<ListenerId>;
+}
+
+/// No relay, for those who compare and never sync: whatever is to be opened is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRelay;
+
+impl Relays for NoRelay {
+    fn open(&mut self, _: &ListenerId, wanted: &Listener) -> Result<u16, RelayError> {
+        let at = match wanted.at {
+            At::Any { address, .. } => SocketAddr::new(address, 0),
+            At::Exactly(at) => at,
+        };
+        Err(no_relay(at, wanted.protocol))
+    }
+
+    fn close(&mut self, _: &ListenerId) {}
+
+    fn hold(&mut self, at: SocketAddr, protocol: Protocol) -> Result<(), RelayError> {
+        Err(no_relay(at, protocol))
+    }
+
+    fn release(&mut self, _: SocketAddr, _: Protocol) {}
+
+    fn ids(&self) -> Vec<ListenerId> {
+        Vec::new()
+    }
+}
+
+fn no_relay(at: SocketAddr, protocol: Protocol) -> RelayError {
+    RelayError::Refused { protocol, at, said: "this process has no relay".to_owned() }
 }
 
 /// One relay, for several who open listeners.

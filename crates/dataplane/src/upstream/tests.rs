@@ -2,9 +2,11 @@
 
 use kernel::nft::{
     Chain, ChainKind, Family as NftFamily, Hook, HookPoint, Kernel, Listed, Operation, OtherRule, Policy,
-    Rule, Simulated as SimulatedNft, Statement, Transaction,
+    Rule, Statement, Transaction,
 };
-use kernel::xtables::{Legacy, Saved, Simulated};
+use kernel::xtables::{Legacy, Saved};
+use kernel_sim::nft::Simulated as SimulatedNft;
+use kernel_sim::xtables::Simulated;
 
 use super::*;
 use crate::registry::known_chains;

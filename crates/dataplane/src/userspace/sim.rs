@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use kernel::nft::{Fate as Seen, Path, SimPacket};
 use kernel::xtables::{Variant, Xtables as _};
+use kernel_sim::nft::{Fate as Seen, Path, SimPacket};
 use model::fate::{OneOf, Payload};
 use model::table::How;
 use model::{Action, Family, Fate, ForwardingTable, Landing, Packet, Pool, Promises, Protocol};

@@ -16,7 +16,7 @@ use crate::relay::{ListenerId, Relays};
 use crate::xtables::{Families, family_of};
 use crate::{Dataplane, Scope, SyncError, Synced};
 
-/// The userspace mode: the doors of one iptables program, and the relay, each the real one or the simulated twin.
+/// The userspace mode: the doors of one iptables program, and the relay.
 #[derive(Clone, Debug)]
 pub struct Userspace<X, R> {
     families: Families<X, Portals>,

@@ -53,7 +53,8 @@ fn look(door: &mut impl Xtables) -> Result<(bool, usize), Error> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::xtables::{Family, Simulated};
+    use kernel::xtables::Family;
+    use kernel_sim::xtables::Simulated;
 
     use super::*;
 

@@ -42,11 +42,13 @@ fn has_jump(saved: &str, to: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kernel::xtables::{Family, Simulated, Variant};
+    use kernel::xtables::{Family, Variant};
+    use kernel_sim::xtables::Simulated;
     use model::ForwardingTable;
 
     use super::*;
-    use crate::iptables::{Iptables, Options};
+    use crate::iptables::Options;
+    use crate::iptables::sim::Iptables;
     use crate::xtables::Style as _;
     use crate::{Dataplane, Scope};
 

@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dataplane::iptables::{Iptables, Options};
-use kernel::nft::{self, Path, SimPacket};
-use kernel::xtables::{Family, Faulty, FoundRule, FoundTable, Simulated, Table, Xtables};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
+use kernel::nft;
+use kernel::xtables::{Family, FoundRule, FoundTable, Table, Xtables};
+use kernel_sim::nft::{Path, SimPacket};
+use kernel_sim::xtables::{Faulty, Simulated};
 use model::fate::Payload;
 use model::table::NodeView;
 use model::{Fate, ForwardingTable, Packet, Protocol};
@@ -82,10 +85,10 @@ fn in_twin(twin: &Simulated, sent: &SimPacket) -> Ends {
     let mut ends: BTreeMap<End, f64> = BTreeMap::new();
     for way in twin.ways(sent, Duration::from_secs(1_000)) {
         let end = match way.outcome.fate {
-            nft::Fate::Untouched => End::Untouched,
-            nft::Fate::Dropped => End::Dropped,
-            nft::Fate::Rejected(_) => End::Rejected,
-            nft::Fate::Dnat(address, port) => {
+            kernel_sim::nft::Fate::Untouched => End::Untouched,
+            kernel_sim::nft::Fate::Dropped => End::Dropped,
+            kernel_sim::nft::Fate::Rejected(_) => End::Rejected,
+            kernel_sim::nft::Fate::Dnat(address, port) => {
                 End::At { to: (address, port.unwrap_or_default()), masqueraded: way.outcome.masqueraded }
             }
         };

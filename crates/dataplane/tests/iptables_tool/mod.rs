@@ -5,9 +5,9 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use kernel::namespace::Namespace;
 use kernel::xtables::Table;
 use model::Family;
+use playground::namespace::Namespace;
 
 /// Both of them.
 pub(crate) const VARIANTS: [&str; 2] = ["nft", "legacy"];

@@ -10,16 +10,19 @@ use std::time::Duration;
 
 use dataplane::ipvs::{Doors, Ipvs, Kernel, Options};
 use kernel::host::Host as _;
-use kernel::nft::{Fate as Seen, SimPacket};
-use kernel::xtables::{Family, Simulated, Table, Variant, Xtables as _};
-use kernel::{host, ipset, ipvs, sysctl};
+use kernel::ipset;
+use kernel::xtables::{Family, Table, Variant, Xtables as _};
+use kernel_sim::nft::{Fate as Seen, SimPacket};
+use kernel_sim::xtables::Simulated;
+use kernel_sim::{host, ipvs, sysctl};
 use model::table::Masquerade;
 use model::{Fate, ForwardingTable, Frontend, Packet};
 
 use super::twin::{End, ends_of, is_delivered_here, lowest, sim_packet};
 
 /// The doors beside iptables.
-pub(crate) type Twin = Kernel<ipvs::Simulated, ipset::Simulated, host::Simulated, sysctl::Simulated>;
+pub(crate) type Twin =
+    Kernel<ipvs::Simulated, kernel_sim::ipset::Simulated, host::Simulated, sysctl::Simulated>;
 /// The mode on twins.
 pub(crate) type Mode = Ipvs<Simulated, Twin>;
 /// Each end with its share.
@@ -43,7 +46,7 @@ impl Clock {
 pub(crate) fn kernel() -> Twin {
     Kernel {
         servers: ipvs::Simulated::default(),
-        sets: ipset::Simulated::default(),
+        sets: kernel_sim::ipset::Simulated::default(),
         host: host::Simulated::default(),
         settings: sysctl::Simulated::default(),
     }
@@ -95,7 +98,7 @@ pub(crate) fn packet_of(packet: &Packet, host: &host::Simulated, table: &Forward
     sent
 }
 
-fn end_of(packet: &SimPacket, seen: &kernel::nft::Outcome, may_lose_mark: bool) -> Result<End, String> {
+fn end_of(packet: &SimPacket, seen: &kernel_sim::nft::Outcome, may_lose_mark: bool) -> Result<End, String> {
     let end = match seen.fate {
         Seen::Untouched => End::Untouched,
         Seen::Rejected(_) => return Ok(End::Rejected),

@@ -13,7 +13,8 @@ use kernel::ipset::{self, Ipsets};
 use kernel::ipvs::{self, Ipvs};
 use kernel::netlink;
 use kernel::sysctl::{self, Sysctls};
-use kernel::xtables::{self, Family, Table, Variant, Xtables, parts};
+use kernel::xtables::{self, Family, Table, Variant, Xtables};
+use kernel_sim::xtables::parts;
 
 /// How many writes may still pass, and how many have.
 #[derive(Clone, Debug)]

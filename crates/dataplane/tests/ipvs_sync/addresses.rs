@@ -99,7 +99,7 @@ fn what_this_host_sends_from_the_address_that_it_dials_is_hidden() {
     let payload = Payload::Transport { protocol: Protocol::Tcp, port: 80 };
     let packet = Packet { source: ip("10.96.0.1"), destination: ip("10.96.0.1"), payload, interface: None };
     let mut sent = ipvs_ends::packet_of(&packet, &host, &table);
-    sent.path = kernel::nft::Path::Output;
+    sent.path = kernel_sim::nft::Path::Output;
     let program = mode.programs().next().unwrap();
     let ways = program.ways(&sent, std::time::Duration::ZERO);
     assert!(ways.len() == 1 && ways[0].outcome.masqueraded, "{ways:?}");

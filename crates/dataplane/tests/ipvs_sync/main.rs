@@ -28,7 +28,8 @@ use ipvs_ends::{Clock, Mode, Twin, canonical, kernel, of_packet, programs, shown
 use kernel::host::ChangeHost as _;
 use kernel::ipset::{Entry, Ipsets as _, Kind, Request as SetRequest, Set, SetName};
 use kernel::ipvs::{Ipvs as _, Protocol as Number, RealServer, Request, VirtualServer, What};
-use kernel::xtables::{Simulated, Table, Variant, Xtables as _};
+use kernel::xtables::{Table, Variant, Xtables as _};
+use kernel_sim::xtables::Simulated;
 use model::fate::Payload;
 use model::{ForwardingTable, Packet, Protocol, ServicePortId};
 use serde_json::{Value, json};
@@ -155,7 +156,7 @@ fn health_checks_and_answers_pass_where_nothing_is_let_in_by_default() {
     let states = BTreeSet::from([kernel::xtables::State::Established]);
     let program = mode.programs().next().unwrap();
     let outcome = program.send_as(&sent, &states, std::time::Duration::ZERO, &mut |_| true);
-    assert_eq!(outcome.fate, kernel::nft::Fate::Untouched);
+    assert_eq!(outcome.fate, kernel_sim::nft::Fate::Untouched);
 }
 
 #[test]

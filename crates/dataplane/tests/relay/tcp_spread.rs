@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use dataplane::relay::Listener;
-use kernel::namespace::socket::connect_from;
 use model::net::Protocol;
+use playground::namespace::socket::connect_from;
 
 use crate::support::{PATIENCE, Single, any, closed_port, eventually, named, options, pool, weighted, who};
 

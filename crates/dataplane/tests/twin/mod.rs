@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{Element, Family, Fate, Listed, Outcome, Path, Protocol, Reject, SimPacket, Simulated};
+use kernel::nft::{Element, Family, Listed, Protocol, Reject};
+use kernel_sim::nft::{Fate, Outcome, Path, SimPacket, Simulated};
 use model::fate::Payload;
 use model::table::NodeView;
 use model::{ForwardingTable, Packet};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use dataplane::relay;
 use dataplane::userspace::Options;
-use kernel::nft::{Fate as Seen, Path, SimPacket};
-use kernel::xtables::Simulated;
+use kernel_sim::nft::{Fate as Seen, Path, SimPacket};
+use kernel_sim::xtables::Simulated;
 use model::fate::Payload;
 use model::table::NodeView;
 use model::{ForwardingTable, Packet, Protocol};

@@ -8,7 +8,6 @@
 //! | `entry.rs` | an entry and a filter, as plain data |
 //! | `wire.rs`, `read.rs` | both as netlink bytes, and back |
 //! | `netlink.rs`, `requests.rs` | the real thing |
-//! | `simulated.rs` | its twin in memory |
 //!
 //! Absent on purpose: which flows are stale, and why. Making entries is [`Netlink::create`], for tests and benches alone.
 
@@ -19,13 +18,11 @@ pub(crate) mod fuzzed;
 mod netlink;
 mod read;
 mod requests;
-mod simulated;
 mod wire;
 
 pub use entry::{Entry, Family, Filter, Tuple, Zone};
 pub use error::{Error, Result};
 pub use netlink::Netlink;
-pub use simulated::Simulated;
 
 /// A connection tracker: this kernel's, or a simulated one.
 pub trait Conntrack {

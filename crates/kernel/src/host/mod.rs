@@ -10,7 +10,6 @@ mod address;
 mod change;
 mod link;
 mod route;
-mod simulated;
 mod watch;
 mod write;
 
@@ -18,7 +17,6 @@ pub use address::{Address, AddressFlags, Scope, addresses};
 pub use change::{ChangeError, ChangeHost, Unchanged};
 pub use link::{Bridge, BridgePort, Link, bridge_ports, bridges, links};
 pub use route::{Route, RouteKind, RouteTable, has_policy_routing, routes, source_address};
-pub use simulated::Simulated;
 pub use watch::{Change, Watch};
 
 use std::collections::BTreeSet;

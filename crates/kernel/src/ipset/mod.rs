@@ -10,7 +10,6 @@
 //! | `request.rs` | what can be asked, and a refusal of it |
 //! | `wire.rs`, `read.rs` | all of it as netlink bytes, and back |
 //! | `netlink.rs` | the real thing |
-//! | `simulated.rs` | the twin in memory, which the twin of iptables asks |
 //!
 //! Absent on purpose: kinds of sets that nobody here fills, timeouts, counters and comments. Sets of others are named in a
 //! listing, whatever their kind.
@@ -22,7 +21,6 @@ mod netlink;
 mod read;
 mod request;
 mod set;
-mod simulated;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -31,9 +29,8 @@ pub use crate::conntrack::Family;
 pub use crate::nft::Protocol;
 pub use error::{Error, Result};
 pub use netlink::Netlink;
-pub use request::{Refused, Request};
+pub use request::{Refused, Request, code};
 pub use set::{Entry, FoundSet, Kind, Set, SetName};
-pub use simulated::Simulated;
 
 /// A kernel's sets: this machine's, or simulated ones.
 pub trait Ipsets {

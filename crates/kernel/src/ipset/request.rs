@@ -48,19 +48,25 @@ pub struct Refused {
 }
 
 /// Numbers beyond those of the system, which sets alone answer with.
-pub(super) mod code {
+pub mod code {
     /// An entry of another family, or without all its parts.
-    pub(crate) const MISFIT: i32 = 4097;
-    pub(crate) const NO_SUCH_KIND: i32 = 4098;
-    pub(crate) const BUSY: i32 = 4100;
-    pub(crate) const NO_SECOND_SET: i32 = 4101;
-    pub(crate) const TWO_KINDS: i32 = 4102;
+    pub const MISFIT: i32 = 4097;
+    /// This kernel has no sets of that kind.
+    pub const NO_SUCH_KIND: i32 = 4098;
+    /// A rule uses the set.
+    pub const BUSY: i32 = 4100;
+    /// To be swapped with a set that is not there.
+    pub const NO_SECOND_SET: i32 = 4101;
+    /// To be swapped with a set of another kind.
+    pub const TWO_KINDS: i32 = 4102;
     /// In the set already, or not in it.
-    pub(crate) const EXISTS: i32 = 4103;
-    pub(crate) const WRONG_PREFIX: i32 = 4104;
-    pub(crate) const REFERENCED: i32 = 4108;
+    pub const EXISTS: i32 = 4103;
+    /// A network of all addresses.
+    pub const WRONG_PREFIX: i32 = 4104;
+    /// A rule uses the set: said of one that is destroyed.
+    pub const REFERENCED: i32 = 4108;
     /// Of a hash; of a bitmap: outside its range.
-    pub(crate) const FULL: i32 = 4352;
+    pub const FULL: i32 = 4352;
 }
 
 impl Refused {

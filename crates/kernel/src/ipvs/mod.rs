@@ -9,12 +9,10 @@
 //! | `request.rs` | what can be asked, and a refusal of it |
 //! | `wire.rs`, `read.rs` | all of it as netlink bytes, and back |
 //! | `netlink.rs` | the real thing |
-//! | `simulated.rs`, `deliver.rs` | the twin in memory, and whom it gives a packet to |
 //!
 //! Absent on purpose: connections (they are counted, not listed), rates, the synchronisation of two directors; and loading
 //! modules. A kernel without IPVS is an [`Error`] with the module's name.
 
-mod deliver;
 mod error;
 #[cfg(test)]
 pub(crate) mod fuzzed;
@@ -22,17 +20,14 @@ mod netlink;
 mod read;
 mod request;
 mod server;
-mod simulated;
 mod wire;
 
 pub use crate::conntrack::Family;
 pub use crate::nft::Protocol;
-pub use deliver::{Answer, Share};
 pub use error::{Error, Result};
 pub use netlink::Netlink;
 pub use request::{Refused, Request};
 pub use server::{Counts, Flags, Forwarding, FoundServer, RealServer, Timeouts, VirtualServer, What};
-pub use simulated::Simulated;
 
 /// A kernel's virtual servers: this machine's, or simulated ones.
 pub trait Ipvs {

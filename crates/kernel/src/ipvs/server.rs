@@ -74,7 +74,7 @@ impl Flags {
     /// `sh-port`, `mh-port`: the client's port goes into the hash, too.
     pub const HASH_PORT: Self = Self(0x10);
     /// All that a caller may set; the kernel keeps some of its own.
-    pub(super) const SETTABLE: u32 = 0x4 | 0x8 | 0x10 | 0x20;
+    pub const SETTABLE: u32 = 0x4 | 0x8 | 0x10 | 0x20;
 }
 
 /// A real server, as it shall be.

@@ -90,7 +90,7 @@ impl Element {
 
 impl Part {
     /// The lowest and the highest value.
-    pub(crate) fn bounds(self) -> (Value, Value) {
+    pub fn bounds(self) -> (Value, Value) {
         match self {
             Self::Exact(value) => (value, value),
             Self::Range(low, high) => (low, high),

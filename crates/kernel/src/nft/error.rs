@@ -67,7 +67,7 @@ impl Error {
     }
 
     /// The error for a whole batch that was answered with this number.
-    pub(super) fn whole(refusal: Refusal) -> Self {
+    pub fn whole(refusal: Refusal) -> Self {
         match refusal.errno.0 {
             libc::EPERM | libc::EACCES => Self::NotPermitted,
             libc::EOPNOTSUPP | libc::EPROTONOSUPPORT => Self::Missing,

@@ -11,15 +11,14 @@
 //! | `wire/` | everything as netlink bytes, and back; userdata as nft 1.0.6 writes it |
 //! | `transaction`, `batch` | what is to change; its bytes, and which byte belongs to which operation |
 //! | `netlink`, `listing`, `listed` | the real thing: [`Netlink`]; what it holds |
-//! | `simulated/` | its twin: [`Simulated`], which also executes packets |
 //! | `packets` | what the rules of one chain have counted |
 //! | `foreign` | rules of other programs, of every family, as one packet meets them |
 //! | `other_tables` | tables of other programs as chains and rules that can be deleted: [`OtherTables`] |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
-//! | `faulty`, `faulty_answers`, `faulty_events` | a kernel that fails on command, and notifications that are lost: for tests |
 //!
 //! ```
-//! use kernel::nft::{Element, Family, Field, Kernel, Operation, Set, Simulated, Transaction, Value};
+//! use kernel::nft::{Element, Family, Field, Kernel, Operation, Set, Transaction, Value};
+//! use kernel_sim::nft::Simulated;
 //!
 //! let mut transaction = Transaction::new(Family::Ip, "example");
 //! transaction.replace_table(Some("made by an example".into()));
@@ -42,9 +41,6 @@ mod compile;
 mod element;
 mod error;
 mod expression;
-mod faulty;
-mod faulty_answers;
-mod faulty_events;
 pub(crate) mod foreign;
 #[cfg(test)]
 mod fuzzed;
@@ -57,7 +53,6 @@ mod other_tables;
 mod packets;
 mod probe;
 mod rule;
-mod simulated;
 mod text;
 mod transaction;
 mod value;
@@ -69,9 +64,6 @@ pub(crate) use fuzzed::{decodes, encoded, hear};
 pub use element::{Data, Element, Part};
 pub use error::{Error, Result};
 pub use expression::{CtKey, DynsetChange, Expression, Found, Header, MetaKey, Register};
-pub use faulty::{Fault, Faulty};
-pub use faulty_answers::Answer;
-pub use faulty_events::{Losing, Loss};
 pub use foreign::is_present;
 pub use listed::{Listed, ListedRule, ListedSet};
 pub use monitor::{Event, Monitor, Object};
@@ -83,13 +75,12 @@ pub use object::{
 pub use other_tables::{OtherRule, OtherTables};
 pub use probe::{MINIMUM_KERNEL, Shortcoming, probe};
 pub use rule::{Bits, DnatTo, Match, Pattern, Prefix, PriorityFrom, Reject, Rule, Selector, Side, Statement};
-pub use simulated::{Fate, Outcome, Path, SimPacket, Simulated};
 pub use transaction::{Operation, Transaction};
-pub use value::{InterfaceName, Kind, Protocol, Tuple, Value};
+pub use value::{InterfaceName, Kind, Protocol, Tuple, Value, wire_size};
 
 use crate::rule_packets::RulePackets;
 
-/// A kernel that holds `nf_tables` objects: the real one, or the simulated twin.
+/// A kernel that holds `nf_tables` objects: this machine's, or a simulated one (`kernel_sim::nft`).
 pub trait Kernel {
     /// Applies all operations at once, or none.
     fn run(&mut self, transaction: &Transaction) -> Result<()>;

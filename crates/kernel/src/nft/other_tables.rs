@@ -9,7 +9,6 @@ use super::error::Result;
 use super::foreign::{Step, known, step};
 use super::netlink::Netlink;
 use super::object::{Chain, Family, Name};
-use super::simulated::Simulated;
 use super::wire::object::{
     CHAIN_TABLE, RULE_CHAIN, RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, RULE_USERDATA,
 };
@@ -27,6 +26,15 @@ pub struct OtherRule {
     pub handle: u64,
     /// The rule as `iptables-save` prints it. A part that is not understood is `-m NAME ?`.
     pub text: String,
+}
+
+impl OtherRule {
+    /// A rule that these types can say, under its number.
+    pub fn known(handle: u64, rule: &Rule, family: Family) -> Self {
+        let steps: Vec<Step> = rule.compile(family).into_iter().map(known).collect();
+        let text = steps::rule(rule.comment.as_ref().map(super::Comment::as_str), &steps);
+        Self { chain: rule.chain.clone(), handle, text }
+    }
 }
 
 /// A kernel whose tables of other programs can be read.
@@ -78,52 +86,4 @@ fn rule(attributes: Attributes<'_>) -> netlink::Result<(String, OtherRule)> {
     }
     let text = steps::rule(comment.as_ref().map(super::Comment::as_str), &steps);
     Ok((table, OtherRule { chain: chain.into(), handle, text }))
-}
-
-impl OtherTables for Simulated {
-    fn other_chains(&mut self, family: Family, table: &str) -> Result<Option<Vec<Chain>>> {
-        Ok(self.list(family, table)?.map(|listed| listed.chains.into_values().collect()))
-    }
-
-    fn other_rules(&mut self, family: Family, table: &str) -> Result<Vec<OtherRule>> {
-        let text = |rule: &Rule| {
-            let steps: Vec<Step> = rule.compile(family).into_iter().map(known).collect();
-            steps::rule(rule.comment.as_ref().map(super::Comment::as_str), &steps)
-        };
-        let rules = self.rules_of(family, table);
-        Ok(rules
-            .map(|(handle, rule)| OtherRule { chain: rule.chain.clone(), handle: *handle, text: text(rule) })
-            .collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nft::{Operation, Statement, Transaction};
-
-    #[test]
-    fn one_rule_of_two_alike_goes_by_its_number() {
-        let mut kernel = Simulated::default();
-        let mut made = Transaction::new(Family::Ip, "nat");
-        made.replace_table(None);
-        made.extend(["PREROUTING", "KUBE-SERVICES"].map(|name| Operation::AddChain(Chain::new(name))));
-        let jump = |comment: &str| {
-            let rule = Rule::new("PREROUTING", [Statement::jump("KUBE-SERVICES")]);
-            Operation::AddRule(Rule { comment: Some(comment.into()), ..rule })
-        };
-        made.extend([jump("a"), jump("b")]);
-        kernel.run(&made).expect("it is right");
-        let rules = kernel.other_rules(Family::Ip, "nat").expect("it is there");
-        let texts: Vec<&str> = rules.iter().map(|rule| &*rule.text).collect();
-        assert_eq!(
-            texts,
-            ["-m comment --comment \"a\" -j KUBE-SERVICES", "-m comment --comment \"b\" -j KUBE-SERVICES"]
-        );
-        let mut delete = Transaction::new(Family::Ip, "nat");
-        delete.push(Operation::DeleteRule("PREROUTING".into(), rules[0].handle));
-        kernel.run(&delete).expect("it is there");
-        assert_eq!(kernel.other_rules(Family::Ip, "nat"), Ok(vec![rules[1].clone()]));
-        assert!(kernel.run(&delete).is_err(), "it is gone");
-    }
 }

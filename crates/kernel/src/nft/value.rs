@@ -274,7 +274,7 @@ impl Tuple {
 }
 
 /// How many bytes the kernel takes for fields of these kinds: a single one is not padded.
-pub(crate) fn wire_size(kinds: &[Kind]) -> usize {
+pub fn wire_size(kinds: &[Kind]) -> usize {
     match kinds {
         [only] => only.size(),
         many => many.iter().map(|kind| kind.padded_size()).sum(),

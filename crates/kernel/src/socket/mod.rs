@@ -9,7 +9,7 @@ mod batch;
 pub(crate) mod sys;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libc::c_int;
@@ -54,6 +54,14 @@ pub fn dial_tcp(to: SocketAddr) -> io::Result<TcpStream> {
     match sys::connect(fd.as_fd(), to) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(fd.into()),
+    }
+}
+
+/// Has a datagram socket report every ICMP error, also those that UDP by itself keeps to itself.
+pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<()> {
+    match local {
+        IpAddr::V4(_) => sys::set_number(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        IpAddr::V6(_) => sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
     }
 }
 

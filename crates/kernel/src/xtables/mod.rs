@@ -17,8 +17,6 @@
 //! | `rule` | one rule as types: [`Rule`], [`Match`], [`Target`], printed as restore text |
 //! | `parse` | the same from text: [`FoundTable`], [`FoundRule`]; what types cannot say stays text |
 //! | `saved` | the text of one table, taken apart: [`Saved`], [`words`] |
-//! | `simulated` | the twin: [`Simulated`], tables in memory that packets go through |
-//! | `faulty` | a door that fails on command: [`Faulty`] |
 //! | `error` | why it did not go, in a sentence |
 //!
 //! There are two programs since iptables 1.8, with tables of their own in the kernel, both in force at once: the legacy one
@@ -30,7 +28,6 @@
 //! Absent on purpose: the `iptables` program, one process for each rule; and any opinion of a rule.
 
 mod error;
-mod faulty;
 mod legacy;
 mod legacy_packets;
 mod legacy_removal;
@@ -43,7 +40,6 @@ mod process;
 mod programs;
 mod rule;
 mod saved;
-mod simulated;
 pub(crate) mod steps;
 
 use std::fmt;
@@ -51,17 +47,14 @@ use std::fmt;
 use crate::rule_packets::RulePackets;
 
 pub use error::{Error, Result};
-pub use faulty::{Fault, Faulty, WHOLE, parts};
 pub use legacy::Legacy;
 pub use legacy_tables::LegacyTables;
 pub use nft_tables::NftTables;
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
 pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};
+pub use rule::{has_ports, is_target, name as protocol_name};
 pub use saved::{Saved, SavedChain, words};
-pub use simulated::{Simulated, Way};
-
-pub(crate) use rule::name as protocol_name;
 
 /// The tables of one program and one family.
 pub trait Xtables {

@@ -20,8 +20,7 @@ use ipnet::IpNet;
 
 pub use crate::ipset::SetName;
 pub use crate::nft::Protocol;
-pub(crate) use print::name;
-pub(super) use print::{has_ports, is_target};
+pub use print::{has_ports, is_target, name};
 pub use probability::Probability;
 
 /// One rule, without its chain.
@@ -120,6 +119,13 @@ pub enum Is {
     Equal,
     /// It must not: `!`.
     Not,
+}
+
+impl Is {
+    /// Whether the match is met, for a thing that holds or does not.
+    pub fn asks(self, holds: bool) -> bool {
+        holds == (self == Self::Equal)
+    }
 }
 
 /// An end of a packet.

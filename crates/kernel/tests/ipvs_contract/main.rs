@@ -9,9 +9,8 @@ mod traffic;
 
 use std::net::SocketAddr;
 
-use kernel::ipvs::{
-    Error, FoundServer, Ipvs, Netlink, Protocol, Request, Simulated, Timeouts, VirtualServer, What,
-};
+use kernel::ipvs::{Error, FoundServer, Ipvs, Netlink, Protocol, Request, Timeouts, VirtualServer, What};
+use kernel_sim::ipvs::Simulated;
 
 fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()

@@ -9,10 +9,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use kernel::host::{ChangeHost, ThisMachine};
-use kernel::ipvs::{Answer, Family, Ipvs, RealServer, Request, Share, Simulated, VirtualServer, What};
-use kernel::nft::{self, Path, Protocol, SimPacket};
+use kernel::ipvs::{Family, Ipvs, RealServer, Request, VirtualServer, What};
+use kernel::nft::{self, Protocol};
 use kernel::sysctl::{self, Sysctls};
 use kernel::xtables::{Programs, Variant, Xtables as _};
+use kernel_sim::ipvs::{Answer, Share, Simulated};
+use kernel_sim::nft::{Path, SimPacket};
 
 use super::{at, common};
 

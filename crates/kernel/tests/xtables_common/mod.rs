@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use kernel::namespace::Namespace;
 use kernel::xtables::{
     ChainName, Family, Is, Match, Probability, Programs, Protocol, Recent, Rule, Side, State, Table, Target,
     Variant, Xtables,
 };
+use playground::namespace::Namespace;
 
 /// xorshift64*: the same numbers in each run.
 pub struct Random(u64);

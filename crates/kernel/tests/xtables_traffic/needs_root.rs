@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kernel::RulePackets;
-use kernel::nft::{Fate, Outcome};
-use kernel::xtables::{Family, Simulated, Table, Variant, Way, Xtables};
+use kernel::xtables::{Family, Table, Variant, Xtables};
+use kernel_sim::nft::{Fate, Outcome};
+use kernel_sim::xtables::{Simulated, Way};
 
 use crate::rules::{
     BRIEF, DROPPED, MASQUERADED, NODE_PORT, PORT, RANGED, REFUSED, REFUSED_NODE_PORT, SPREAD, STICKY, node,

@@ -8,9 +8,10 @@ use std::time::Duration;
 use kernel::host::{ChangeHost, ThisMachine};
 use kernel::ipset::{self, Entry, Ipsets, Kind, Set, SetName};
 use kernel::ipvs::{self, Ipvs, Protocol, RealServer, Request, VirtualServer, What};
-use kernel::nft::SimPacket;
 use kernel::sysctl::{self, Sysctls};
-use kernel::xtables::{Family, Simulated, Variant, Xtables};
+use kernel::xtables::{Family, Variant, Xtables};
+use kernel_sim::nft::SimPacket;
+use kernel_sim::xtables::Simulated;
 
 use crate::needs_root::meaning;
 use crate::rules::{POD_PORT, PORT, client, node, pod, service};
@@ -120,7 +121,7 @@ impl Pair {
         stage.serve_at_node();
         let real = stage.node.run(|| furnish(family)).unwrap();
         let mut twin = Simulated::new(variant, family);
-        let mut ipvs = ipvs::Simulated::default();
+        let mut ipvs = kernel_sim::ipvs::Simulated::default();
         assert_eq!(ipvs.run(&requests(family)).unwrap(), []);
         assert_eq!(twin.sets.run(&hairpin(family)).unwrap(), []);
         twin.ipvs = Some(ipvs);

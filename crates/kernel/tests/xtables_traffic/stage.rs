@@ -8,9 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use kernel::RulePackets;
-use kernel::namespace::{Namespace, socket};
-use kernel::nft::{Path, Protocol, SimPacket};
+use kernel::nft::Protocol;
 use kernel::xtables::{Family, Programs, Table, Variant, Xtables};
+use kernel_sim::nft::{Path, SimPacket};
+use playground::namespace::{Namespace, socket};
 
 use crate::rules::{POD_PORT, address, client, node, pod};
 

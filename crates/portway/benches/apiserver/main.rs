@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    if let Err(error) = kernel::namespace::Namespace::create() {
+    if let Err(error) = playground::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
     let is_quick = has("--quick");

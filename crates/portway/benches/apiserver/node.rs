@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kernel::namespace::Namespace;
 use kernel::nft::{Event, Monitor};
+use playground::namespace::Namespace;
 
 use crate::cluster::Cluster;
 

@@ -29,9 +29,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use command::{end, has, write_json};
-use kernel::namespace::Namespace;
 use machine::Machine;
 use pass::Row;
+use playground::namespace::Namespace;
 use serde::Serialize;
 use tracker::Tracker;
 

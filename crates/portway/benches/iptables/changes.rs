@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use kernel::namespace::Namespace;
 use model::facts::Fact;
 use model::{Event, ServiceName};
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::children::weigh;

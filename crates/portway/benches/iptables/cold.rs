@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use dataplane::iptables::{Options, render};
-use kernel::namespace::Namespace;
 use kernel::xtables::{Error, Family, Programs, Xtables as _};
 use model::facts::Fact;
 use model::{Cluster, Event, ForwardingTable};
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::children::weigh;

@@ -78,7 +78,7 @@ fn run() -> Result<()> {
 }
 
 fn measure(sizes: &[u32]) -> Result<Results> {
-    if let Err(error) = kernel::namespace::Namespace::create() {
+    if let Err(error) = playground::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
     let machine = Machine::look();

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
 use kernel::xtables::{Programs, Xtables as _};
 use model::facts::Fact;

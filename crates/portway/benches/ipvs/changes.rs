@@ -2,9 +2,9 @@
 //! figures of the same minute.
 
 use anyhow::Result;
-use kernel::namespace::Namespace;
 use model::Event;
 use model::facts::Fact;
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::floor::Floor;

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use kernel::namespace::Namespace;
+use playground::namespace::Namespace;
 
 /// Makes one.
 pub(crate) fn namespace() -> Result<Namespace> {

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    if let Err(error) = kernel::namespace::Namespace::create() {
+    if let Err(error) = playground::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
     let sizes = if has("--quick") { &SIZES[..1] } else { &SIZES[..] };

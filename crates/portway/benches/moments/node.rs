@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kernel::namespace::Namespace;
+use playground::namespace::Namespace;
 use serde_json::{Value, json};
 
 /// Endpoints of each Service.

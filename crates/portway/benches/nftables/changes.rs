@@ -6,9 +6,9 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result};
-use kernel::namespace::Namespace;
 use model::Event;
 use model::facts::Fact;
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::facts;

@@ -1,8 +1,8 @@
 //! Cold sync: from facts in memory to a kernel that has them all.
 
 use anyhow::Result;
-use kernel::namespace::Namespace;
 use model::facts::Fact;
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::facts;

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use kernel::sysctl::Simulated;
+use kernel_sim::sysctl::Simulated;
 use model::Event;
 use model::facts::Fact;
 use playground::{Family, Options, Playground};

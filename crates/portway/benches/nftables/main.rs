@@ -101,7 +101,7 @@ fn measure_part(part: &str, services: u32) -> Result<String> {
 }
 
 fn measure(scope: &Scope) -> Result<Results> {
-    if let Err(error) = kernel::namespace::Namespace::create() {
+    if let Err(error) = playground::namespace::Namespace::create() {
         bail!("this benchmark makes network namespaces and needs root for it: {error}");
     }
     let mut progress = Progress::new(scope);

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::namespace::Namespace;
 use kernel::nft::{Family, Kernel as _, Netlink};
-use kernel::sysctl::Simulated;
+use kernel_sim::sysctl::Simulated;
 use model::facts::Fact;
 use model::{Changed, Cluster, Event, ForwardingTable};
+use playground::namespace::Namespace;
 
 use crate::facts;
 

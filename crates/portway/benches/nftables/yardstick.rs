@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kernel::namespace::Namespace;
+use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::cold::Cold;

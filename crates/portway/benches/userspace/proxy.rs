@@ -78,7 +78,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         // nginx's workers end when their master is asked to end, not when it is killed.
-        let _gone = kernel::namespace::terminate(&mut self.child);
+        let _gone = playground::namespace::terminate(&mut self.child);
         let _gone = self.child.wait();
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use dataplane::relay::Simulated;
+use dataplane::relay::NoRelay;
 use dataplane::{OpenRequest, registry};
 
 use super::args::Shared;
@@ -40,8 +40,8 @@ pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     if let Some(reason) = settings.mode.cannot_compare() {
         return Err(Failure::refused(reason));
     }
-    // Nothing is opened: ports that rules lead to are believed to be there.
-    let relay = Arc::new(Mutex::new(Simulated::default()));
+    // Nothing is opened: ports that rules lead to are assumed to be there.
+    let relay = Arc::new(Mutex::new(NoRelay));
     let known_chains = registry::known_chains();
     let request = OpenRequest { settings: &settings, relay, run_dir: shared.run_dir(), known_chains };
     let mut opened = settings.mode.open(&request).map_err(|error| failure(&error.into()))?;

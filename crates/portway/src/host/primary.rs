@@ -127,7 +127,8 @@ fn comes_and_goes(address: &Address) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kernel::host::{AddressFlags, Simulated};
+    use kernel::host::AddressFlags;
+    use kernel_sim::host::Simulated;
 
     use super::*;
 

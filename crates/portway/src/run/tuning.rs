@@ -296,7 +296,7 @@ fn count(ranges: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::sysctl::Simulated;
+    use kernel_sim::sysctl::Simulated;
 
     fn kernel() -> Simulated {
         Simulated::new([

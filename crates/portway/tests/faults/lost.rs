@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use dataplane::nftables::Listener;
-use kernel::nft::{Event, Family, Losing, Loss, Object, Operation, Transaction};
+use kernel::nft::{Event, Family, Object, Operation, Transaction};
+use kernel_sim::nft::{Losing, Loss};
 
 use crate::storm::Storm;
 

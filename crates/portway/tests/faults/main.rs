@@ -17,8 +17,9 @@ mod twin;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, ChainKind, Family, Hook, HookPoint, Kernel, Match, Operation, Policy, Prefix, Rule, Side,
-    Simulated, Statement, Transaction, Verdict,
+    Statement, Transaction, Verdict,
 };
+use kernel_sim::nft::Simulated;
 use story::{Process, Story, Told};
 use world::SERVICES;
 

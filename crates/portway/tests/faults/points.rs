@@ -8,8 +8,9 @@
 //! listing and each question for the generation.
 
 use kernel::netlink::{Errno, Refusal};
-use kernel::nft::Faulty;
-use kernel::nft::{Answer, Error, Fault, Kernel, Operation, Transaction};
+use kernel::nft::{Error, Kernel, Operation, Transaction};
+use kernel_sim::nft::Faulty;
+use kernel_sim::nft::{Answer, Fault};
 
 /// One thing that goes wrong.
 #[derive(Clone, Debug)]

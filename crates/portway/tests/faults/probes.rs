@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{SimPacket, Simulated};
+use kernel_sim::nft::{SimPacket, Simulated};
 use model::affinity::Memory;
 use model::fate::Payload;
 use model::table::NodeView;

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::namespace::Namespace;
-use kernel::nft::{Error, Family, Faulty, Kernel, Listed, Netlink, Result, Simulated, Table, Transaction};
+use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Result, Table, Transaction};
+use kernel_sim::nft::{Faulty, Simulated};
+use playground::namespace::Namespace;
 
 use crate::points::{Calls, Point};
 use crate::probes::Probes;

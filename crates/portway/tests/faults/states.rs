@@ -4,7 +4,8 @@
 //! is known by the state before it and the transaction that led from there, which is quick; and where two ways lead to the
 //! same state, by everything that the kernel lists.
 
-use kernel::nft::{Family, Listed, Simulated, Transaction};
+use kernel::nft::{Family, Listed, Transaction};
+use kernel_sim::nft::Simulated;
 
 use crate::probes::{Found, Probes};
 use crate::twin;

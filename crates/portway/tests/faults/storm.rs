@@ -12,9 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Answer, Error, Fault, Kernel, Simulated, Transaction};
+use kernel::nft::{Error, Kernel, Transaction};
+use kernel_sim::nft::{Answer, Fault, Simulated};
 use model::Config;
 use model::facts::Node;
 use model::time::Timestamp;

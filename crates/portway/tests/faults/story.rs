@@ -11,9 +11,11 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::nft::{Faulty, Listed, Simulated};
+use kernel::nft::Listed;
+use kernel_sim::nft::{Faulty, Simulated};
 use model::affinity::Memory;
 use model::{ForwardingTable, ServiceName, ServicePortId};
 

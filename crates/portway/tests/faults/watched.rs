@@ -1,6 +1,7 @@
 //! A simulated kernel that remembers how it was after each write: whatever a packet could have met.
 
-use kernel::nft::{Family, Kernel, Listed, Result, Simulated, Table, Transaction};
+use kernel::nft::{Family, Kernel, Listed, Result, Table, Transaction};
+use kernel_sim::nft::Simulated;
 
 /// The kernel, its past, and what was written.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kernel::namespace::Namespace;
+use playground::namespace::Namespace;
 
 /// Everything that is waited for comes within this time. The VM starts programs as slowly as it does all else.
 fn deadline() -> Duration {
@@ -374,7 +374,7 @@ impl Running {
 
     /// Asks it to end; its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
-        kernel::namespace::terminate(&mut self.child).unwrap();
+        playground::namespace::terminate(&mut self.child).unwrap();
         self.end()
     }
 

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use dataplane::nftables::{Nftables, Options};
-use kernel::nft::Simulated;
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
+use kernel_sim::nft::Simulated;
 use portway::manifests::{DoubtfulDocument, Doubts};
 use portway::objects::{Change, Kind, ObjectKey, Origin};
 use portway::run::{Event, Line, Work};

@@ -1,8 +1,9 @@
 //! Others write to our tables: put right at once, named, and never a war.
 
 use dataplane::Meddled;
-use dataplane::nftables::Nftables;
-use kernel::nft::{Family, Kernel as _, Operation, Simulated, Transaction};
+use dataplane::nftables::sim::Nftables;
+use kernel::nft::{Family, Kernel as _, Operation, Transaction};
+use kernel_sim::nft::Simulated;
 use portway::run::{Event, Line, Work};
 
 use crate::sim::{Sim, endpoints, ms, service, sim, sim_glancing};

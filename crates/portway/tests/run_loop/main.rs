@@ -15,9 +15,11 @@ mod sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope, SyncError, Synced};
-use kernel::nft::{Family, Kernel as _, Operation, Simulated, Transaction};
+use kernel::nft::{Family, Kernel as _, Operation, Transaction};
+use kernel_sim::nft::Simulated;
 use model::{ForwardingTable, ServicePortId};
 use portway::objects::{Change, Kind, Object};
 use portway::picture::Picture;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use apiserver::{News, Trouble, Watched};
-use kernel::nft::{Kernel as _, Simulated};
+use kernel::nft::Kernel as _;
+use kernel_sim::nft::Simulated;
 use mockapi::objects;
 use model::object::Read;
 use model::{Config, DetectLocal, Event as Fact, Family, ServiceName};
@@ -11,7 +12,7 @@ use portway::picture::Picture;
 use portway::run::{Answer, Errand, Event, Line, NodeStanding, Question, Work};
 use serde_json::{Value, json};
 
-use dataplane::nftables::Nftables;
+use dataplane::nftables::sim::Nftables;
 
 use super::sim::{Sim, host, ms, sim_of_server};
 

@@ -6,9 +6,11 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use apiserver::Announcement;
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, SyncError};
-use kernel::nft::{Family, Kernel as _, Listed, Simulated};
+use kernel::nft::{Family, Kernel as _, Listed};
+use kernel_sim::nft::Simulated;
 use model::Config;
 use model::facts::Node;
 use model::time::Timestamp;

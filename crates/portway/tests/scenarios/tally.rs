@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use dataplane::Mode;
-use kernel::namespace::Namespace;
 use kernel::xtables::Variant;
+use playground::namespace::Namespace;
 
 use crate::iptables;
 use crate::ipvs;

@@ -18,9 +18,10 @@ use std::time::Duration;
 use handle::{Control, Handle};
 use kernel::host::Host as _;
 use kernel::ipvs::{Ipvs as _, What};
-use kernel::nft::SimPacket;
-use kernel::xtables::{Simulated, Table, Variant, Xtables as _};
-use kernel::{host, ipset, ipvs, sysctl};
+use kernel::xtables::{Table, Variant, Xtables as _};
+use kernel_sim::nft::SimPacket;
+use kernel_sim::xtables::Simulated;
+use kernel_sim::{host, ipset, ipvs, sysctl};
 use model::fate::OneOf;
 use model::table::Masquerade;
 use model::{Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
@@ -335,7 +336,7 @@ fn shown(handles: &mut Handles) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     let text = |error: &dyn std::fmt::Display| error.to_string();
     for set in handles.sets().sets().map_err(|error| text(&error))? {
-        let Some(name) = ipset::SetName::new(&set.name) else { continue };
+        let Some(name) = kernel::ipset::SetName::new(&set.name) else { continue };
         let entries = handles.sets().entries(&name).map_err(|error| text(&error))?.unwrap_or_default();
         lines.extend(entries.iter().map(|entry| format!("{name} {entry}")));
     }

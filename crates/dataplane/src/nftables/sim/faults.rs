@@ -3,7 +3,8 @@
 //!
 //! `tests/faults` of the crate `portway` tries more of them, on more packets.
 
-use kernel::nft::{Answer, Error, Fault};
+use kernel::nft::Error;
+use kernel_sim::nft::{Answer, Fault};
 
 use super::Node;
 use crate::Dataplane;

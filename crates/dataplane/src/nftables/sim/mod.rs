@@ -14,15 +14,27 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{Faulty, Kernel as _, Listed, Operation, Simulated, Transaction};
-use model::{ForwardingTable, Packet, Promises};
+use kernel::nft::{self, Kernel as _, Listed, Operation, Transaction};
+use kernel_sim::nft::{Faulty, Simulated};
+use kernel_sim::sysctl;
+use model::{Family, ForwardingTable, Packet, Promises};
 use mutation::Mutated;
 pub use ways::{Way, ends, ways};
 
 use super::mode::options;
-use super::{MODE, Nftables, TABLE};
+use super::{MODE, Options, TABLE};
 use crate::sim::{End, Ends, Failing, Listing, SimulatedMode, Struck, sim_packet};
 use crate::{Dataplane, ModeSettings};
+
+/// The mode beside simulated settings.
+pub type Nftables<K> = super::Nftables<K, sysctl::Simulated>;
+
+impl<K: nft::Kernel> Nftables<K> {
+    /// The mode of both families on `kernel`, of whose contents nothing is known yet, without settings.
+    pub fn new(kernel: K, options: Options) -> Self {
+        Self::beside(kernel, &Family::ALL, options, sysctl::Simulated::default())
+    }
+}
 
 /// The only simulation of this mode.
 pub(super) fn simulate(settings: &ModeSettings) -> Vec<Box<dyn SimulatedMode>> {

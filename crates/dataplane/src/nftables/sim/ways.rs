@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kernel::nft::{Fate, Outcome, Protocol, Reject, SimPacket, Simulated};
+use kernel::nft::{Protocol, Reject};
+use kernel_sim::nft::{Fate, Outcome, SimPacket, Simulated};
 
 use crate::sim::{End, Ends, end_of};
 

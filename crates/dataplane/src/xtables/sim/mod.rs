@@ -15,8 +15,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub(crate) use gate::Gate;
-use kernel::nft::SimPacket;
-use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Table, Variant, Xtables};
+use kernel_sim::nft::SimPacket;
+use kernel_sim::xtables::Simulated;
 pub(crate) use program::{Mutation, Program, failing, struck};
 
 use super::words::Shared;
@@ -51,7 +52,7 @@ pub(crate) fn ways(
     now: Duration,
     may_lose_mark: bool,
 ) -> Result<Vec<Way>, String> {
-    let way = |way: kernel::xtables::Way| {
+    let way = |way: kernel_sim::xtables::Way| {
         let end = end_of(packet, &way.outcome, may_lose_mark)?;
         Ok(Way { end, share: way.share, after: way.after })
     };

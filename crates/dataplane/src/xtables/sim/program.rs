@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::xtables::{
-    Error, Family, Fault, Faulty, Result, Simulated, Table, Variant, WHOLE, Xtables, parts,
-};
+use kernel::xtables::{Error, Family, Result, Table, Variant, Xtables};
+use kernel_sim::xtables::{Fault, Faulty, Simulated, WHOLE, parts};
 
 use super::gate::Gate;
 use super::kinds::kind_of;

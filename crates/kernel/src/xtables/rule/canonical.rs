@@ -36,7 +36,7 @@ impl Rule {
 
     /// What the kernel asks first whatever the order of the text, and the modules that it asks then, in this order. A port is
     /// asked where the module of its protocol stands, not where the port does.
-    pub(in crate::xtables) fn asked(&self) -> (Vec<&Match>, Vec<&Match>) {
+    pub fn asked(&self) -> (Vec<&Match>, Vec<&Match>) {
         let number = self.parts.iter().find(|part| matches!(part, Match::DestinationPort(_)));
         let (mut first, mut modules) = (Vec::new(), Vec::new());
         for part in &self.parts {

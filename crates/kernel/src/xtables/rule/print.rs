@@ -16,7 +16,8 @@ const TARGETS: [&str; 40] = [
     "SYNPROXY", "TCPMSS", "TCPOPTSTRIP", "TEE", "TOS", "TPROXY", "TRACE",
 ];
 
-pub(in crate::xtables) fn is_target(name: &str) -> bool {
+/// Whether it is the name of a target of the programs, which no chain can have.
+pub fn is_target(name: &str) -> bool {
     TARGETS.contains(&name)
 }
 
@@ -104,7 +105,7 @@ impl State {
         [Self::Invalid, Self::New, Self::Related, Self::Established, Self::Untracked, Self::Snat, Self::Dnat];
 
     /// As the programs call it.
-    pub(in crate::xtables) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Invalid => "INVALID",
             Self::New => "NEW",
@@ -117,12 +118,13 @@ impl State {
     }
 }
 
-pub(in crate::xtables) fn has_ports(protocol: Protocol) -> bool {
+/// Whether packets of this protocol have ports that a rule can ask.
+pub fn has_ports(protocol: Protocol) -> bool {
     [Protocol::TCP, Protocol::UDP, Protocol::SCTP].contains(&protocol)
 }
 
 /// As the programs call it; by number if it has no name here.
-pub(crate) fn name(protocol: Protocol) -> String {
+pub fn name(protocol: Protocol) -> String {
     let name = match protocol {
         Protocol::TCP => "tcp",
         Protocol::UDP => "udp",

@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 
-use kernel::namespace::socket::RawSocket;
 use playground::Family;
+use playground::namespace::socket::RawSocket;
 
 use super::ALL;
 use crate::manifest::Service;

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use kernel::namespace::socket::{connect_sctp, listen_sctp, wait_readable};
 use model::{Fate, Protocol};
+use playground::namespace::socket::{connect_sctp, listen_sctp, wait_readable};
 use playground::{Family, Place, Ports, patient};
 
 use crate::check::Target;

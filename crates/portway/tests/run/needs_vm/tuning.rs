@@ -39,6 +39,6 @@ fn root_the_connection_tracker_is_sized_as_upstream_does() {
         assert!(begun.elapsed() < limit, "{max} entries, {buckets} buckets, score {score}; not {wanted}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    kernel::namespace::terminate(&mut child).unwrap();
+    playground::namespace::terminate(&mut child).unwrap();
     child.wait().unwrap();
 }

@@ -8,14 +8,16 @@
 use std::collections::BTreeSet;
 
 use dataplane::Mode;
-use dataplane::iptables::{self, Iptables};
+use dataplane::iptables;
+use dataplane::iptables::sim::Iptables;
 use dataplane::registry::known_chains;
 use dataplane::upstream;
 use dataplane::userspace::{self, Userspace};
 use dataplane::{Dataplane, Scope, relay};
-use kernel::namespace::Namespace;
-use kernel::xtables::{self, Family, Programs, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use playground::namespace::Namespace;
 
 use super::listed::{difference, listed};
 use super::{foreign, twin};

@@ -1,10 +1,11 @@
 //! iptables behind one of the real programs, with packets that really are sent; see `packets.rs` of `nftables`.
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::registry::known_chains;
 use dataplane::{Dataplane, upstream};
-use kernel::namespace::Namespace;
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
+use playground::namespace::Namespace;
 
 use crate::nftables::packets::Sender;
 use crate::nftables::stage::Stage;

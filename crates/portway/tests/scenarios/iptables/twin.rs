@@ -10,10 +10,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dataplane::iptables::{Iptables, Options};
+use dataplane::iptables::Options;
+use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::SimPacket;
-use kernel::xtables::{Family, Simulated, Table, Xtables};
+use kernel::xtables::{Family, Table, Xtables};
+use kernel_sim::nft::SimPacket;
+use kernel_sim::xtables::Simulated;
 use model::fate::Loopback;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 

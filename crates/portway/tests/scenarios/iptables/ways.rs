@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kernel::nft::{Fate, Outcome as Seen, SimPacket};
-use kernel::xtables::Simulated;
+use kernel_sim::nft::{Fate, Outcome as Seen, SimPacket};
+use kernel_sim::xtables::Simulated;
 
 use crate::nftables::ends::{End, is_delivered_here};
 use crate::step::{Landing, Outcome, Share};

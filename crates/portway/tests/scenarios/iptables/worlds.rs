@@ -1,6 +1,7 @@
 //! Several simulated programs of one family that get the same texts: one for each way in which everything may have come about.
 
-use kernel::xtables::{Family, Result, Simulated, Table, Variant, Xtables};
+use kernel::xtables::{Family, Result, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
 
 use super::mutation::Mutation;
 

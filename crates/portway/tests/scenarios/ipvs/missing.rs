@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kernel::host::{Address, ChangeError, ChangeHost, Host, Link, Route, Simulated, Unchanged};
+use kernel::host::{Address, ChangeError, ChangeHost, Host, Link, Route, Unchanged};
 use kernel::ipset::{self, Ipsets};
 use kernel::ipvs::{self, Ipvs, Request, What};
 use kernel::netlink;
+use kernel_sim::host::Simulated;
 
 use crate::iptables::mutation::{Kind, Mutation};
 

@@ -6,10 +6,12 @@
 use std::collections::BTreeSet;
 
 use dataplane::Scope;
-use dataplane::nftables::{Nftables, Options, render};
-use kernel::namespace::Namespace;
-use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Simulated, Table, Transaction};
+use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::{Options, render};
+use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Table, Transaction};
+use kernel_sim::nft::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use playground::namespace::Namespace;
 
 use super::{ends, nft, twin};
 use crate::subject::{Subject, Visit};

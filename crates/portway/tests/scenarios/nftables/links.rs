@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-use kernel::namespace::Namespace;
+use playground::namespace::Namespace;
 
 const HARDWARE: &str = "02:00:00:00:00:01";
 

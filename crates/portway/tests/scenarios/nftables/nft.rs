@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Output, Stdio};
 
-use kernel::namespace::Namespace;
 use kernel::nft::Comment;
 use model::ForwardingTable;
+use playground::namespace::Namespace;
 
 /// The installed version, and a second one that `cargo xtask test` unpacks aside.
 const INSTALLED: &str = "nft";

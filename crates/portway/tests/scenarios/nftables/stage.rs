@@ -10,11 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use kernel::namespace::Namespace;
-use kernel::namespace::socket::{HeaderSocket, LinkSocket, RawSocket, wait_readable};
-use kernel::nft::{Netlink, Path};
+use kernel::nft::Netlink;
+use kernel_sim::nft::Path;
 use model::fate::Payload;
 use model::{Packet, Protocol};
+use playground::namespace::Namespace;
+use playground::namespace::socket::{HeaderSocket, LinkSocket, RawSocket, wait_readable};
 
 use super::heard::{Heard, Refusal};
 use super::links::{self, inside, text};

@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dataplane::nftables::{Nftables, Options};
+use dataplane::nftables::Options;
+use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Element, Family, Kernel, Listed, Simulated};
+use kernel::nft::{Element, Family, Kernel, Listed};
+use kernel_sim::nft::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 
 use super::ends::{self, End, Ends, Way};

@@ -1,6 +1,7 @@
 //! Several simulated kernels that get the same transactions: one for each way in which everything may have come about.
 
-use kernel::nft::{Error, Family, Kernel, Listed, Simulated, Table, Transaction};
+use kernel::nft::{Error, Family, Kernel, Listed, Table, Transaction};
+use kernel_sim::nft::Simulated;
 
 use super::mutation::Mutation;
 

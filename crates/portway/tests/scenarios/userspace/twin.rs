@@ -14,10 +14,11 @@ use std::time::Duration;
 use dataplane::Scope;
 use dataplane::relay::{self, Listener, ListenerId};
 use dataplane::userspace::{Options, Userspace};
-use kernel::nft::{self, SimPacket};
 use kernel::xtables::{Family, Xtables};
+use kernel_sim::nft;
 use model::fate::{OneOf, Payload};
 use model::{Answer, Delta, Fate, ForwardingTable, Landing, Packet, Promises, Protocol, ServicePortId};
+use nft::SimPacket;
 
 use crate::iptables::listed::{Listed, difference, listed};
 use crate::iptables::mutation::{Kind, Mutation};
