@@ -18,6 +18,7 @@ pub mod nftables;
 #[cfg(feature = "sim")]
 pub mod null;
 pub mod programs;
+mod quarantine;
 pub mod registry;
 pub mod relay;
 pub mod resets;

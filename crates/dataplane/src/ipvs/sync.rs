@@ -25,6 +25,7 @@ use super::wanted::Wanted;
 use super::write::{self, Trouble};
 use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
 use crate::programs;
+use crate::quarantine::Quarantine;
 use crate::upstream::KnownChains;
 use crate::xtables::{Families, family_of};
 use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
@@ -117,7 +118,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         synced: &mut Synced,
     ) -> Result<(), SyncError> {
         if !matches!(scope, Scope::Changed(_)) {
-            self.wanted.withheld.clear();
+            self.wanted.quarantine = Quarantine::default();
             self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
         }
         for pass in 1.. {
@@ -128,12 +129,15 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
                 _ => (self.sync_everything(desired, synced)?, true),
             };
             if trouble.is_empty() {
+                self.wanted.accepted.accept();
                 return Ok(());
             }
             // What is refused may be due to somebody who changed the kernel since we knew it. After a fresh look it is the
             // service port's own.
             self.node = None;
-            if let Some(nobodys) = is_fresh.then(|| self.wanted.withhold(&trouble)).flatten() {
+            if let Some(nobodys) =
+                is_fresh.then(|| self.wanted.quarantine_owners(desired, &trouble)).flatten()
+            {
                 return Err(Error::Refused(nobodys.reason.clone()).into());
             }
             // Whoever is refused is told. What is written of them goes with the next full sync.
@@ -152,7 +156,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     ) -> Result<Vec<Trouble>, SyncError> {
         let is_same_node = self.node.as_ref() == Some(desired.node());
         let ids = if is_same_node { self.wanted.touched(desired, ids) } else { self.wanted.all_ids(desired) };
-        self.wanted.withheld.retain(|id, _| !ids.contains(id));
+        ids.iter().for_each(|id| self.wanted.quarantine.release(id));
         let changes = self.wanted.render(desired, &ids, &self.families, &self.options);
         let delta = self.wanted.items.delta(&changes);
         if !is_same_node || delta.changes_outside() {
@@ -355,7 +359,7 @@ impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
         // After an error nothing is known.
         self.try_sync(desired, scope, &mut synced).inspect_err(|_| self.node = None)?;
         synced.drain_after = self.drain_after();
-        synced.refused.extend(self.wanted.withheld.clone());
+        synced.refused.extend(self.wanted.quarantine.reasons());
         synced.warned.extend(self.wanted.warned.clone());
         Ok(synced)
     }

@@ -11,14 +11,16 @@ use super::marks::Marks;
 use super::render;
 use super::render::port::{Rendered, Renderer};
 use super::write::Trouble;
+use crate::quarantine::{Accepted, Quarantine};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) items: Items,
     pub(super) marks: Marks,
-    /// Service ports that could not be written, with the reason.
-    pub(super) withheld: BTreeMap<ServicePortId, String>,
+    /// Service ports that could not be written.
+    pub(super) quarantine: Quarantine,
+    pub(super) accepted: Accepted,
     /// Service ports with which something is wrong, though they work.
     pub(super) warned: BTreeMap<ServicePortId, String>,
 }
@@ -33,6 +35,7 @@ impl Wanted {
         earlier: Vec<(Place, u32)>,
     ) -> BTreeSet<Item> {
         self.items = Items::default();
+        self.accepted.forget();
         self.warned.clear();
         self.marks.retain(|id| desired.port(id).is_some());
         self.marks.recall(earlier);
@@ -52,27 +55,39 @@ impl Wanted {
         let mut changes = Changes::default();
         let renderer = Renderer { table: desired, families, options };
         for id in ids {
-            let Rendered { items, warnings, refusal } = self.render_port(&renderer, id);
+            let Rendered { items, warnings, .. } = self.render_accepted(&renderer, id);
             self.items.replace(Some(id.clone()), items, &mut changes);
             self.warned.remove(id);
             if !warnings.is_empty() {
                 self.warned.insert(id.clone(), warnings.join("; "));
             }
-            self.withheld.extend(refusal.map(|reason| (id.clone(), reason)));
         }
         self.items.replace(None, render::of_nobody(desired, families), &mut changes);
         changes
     }
 
+    /// One that cannot be written stays as it was.
+    fn render_accepted(&mut self, renderer: &Renderer<'_>, id: &ServicePortId) -> Rendered {
+        let mut rendered = self.render_port(renderer, id);
+        while let Some(reason) = rendered.refusal.take() {
+            if !self.quarantine.add(renderer.table, id, self.accepted.before(id), reason) {
+                return Rendered::default();
+            }
+            rendered = self.render_port(renderer, id);
+        }
+        rendered
+    }
+
     fn render_port(&mut self, renderer: &Renderer<'_>, id: &ServicePortId) -> Rendered {
-        let port = renderer.table.port(id).filter(|_| !self.withheld.contains_key(id));
+        let port = self.quarantine.wanted(renderer.table, id);
+        self.accepted.write(id, port.clone());
         let Some(port) = port else {
             for family in Family::ALL {
                 self.marks.take_back(id, family);
             }
             return Rendered::default();
         };
-        renderer.port(port, &mut self.marks)
+        renderer.port(&port, &mut self.marks)
     }
 
     /// The places whose outside is marked, with their marks.
@@ -105,10 +120,14 @@ impl Wanted {
         all
     }
 
-    /// Whoever needs one of these is withheld, with the reason. Gives back what nobody needs for himself alone. The first reason is the
+    /// Whoever needs one of these is quarantined, with the reason. Gives back what nobody needs for himself alone. The first reason is the
     /// one to tell: without its virtual server, a real server is refused as well. All service ports are looked through once, however
     /// much was refused.
-    pub(super) fn withhold<'a>(&mut self, refused: &'a [Trouble]) -> Option<&'a Trouble> {
+    pub(super) fn quarantine_owners<'a>(
+        &mut self,
+        desired: &ForwardingTable,
+        refused: &'a [Trouble],
+    ) -> Option<&'a Trouble> {
         let mut places: BTreeMap<&Item, usize> = BTreeMap::new();
         for (place, trouble) in refused.iter().enumerate() {
             places.entry(&trouble.item).or_insert(place);
@@ -117,7 +136,7 @@ impl Wanted {
         for (id, items) in self.items.by_owner() {
             let found: BTreeSet<usize> = items.iter().filter_map(|item| places.get(item).copied()).collect();
             if let Some(first) = found.first() {
-                self.withheld.entry(id.clone()).or_insert_with(|| refused[*first].reason.clone());
+                self.quarantine.add(desired, id, self.accepted.before(id), refused[*first].reason.clone());
             }
             owned.extend(found);
         }

@@ -119,7 +119,7 @@ impl FamilyState {
         leftovers: Leftovers,
     ) -> Option<Transaction> {
         self.forget();
-        let kept = Kept { all: leftovers == Leftovers::Keep, of: self.blind_frontends(desired) };
+        let kept = Kept { all: leftovers == Leftovers::Keep, of: self.frontends_of_unknown_prior(desired) };
         self.has_leftovers = kept.is_any();
         observed.teach(desired, &kept, &mut self.numbers);
         self.believe(desired);

@@ -1,6 +1,6 @@
 //! One family's table: what the kernel holds of it, and how it is brought to what is desired.
 //!
-//! A service port that the kernel refuses is withheld: it stays as it was, and all others are written without it.
+//! A service port that the kernel refuses is quarantined: it stays as it was, and all others are written without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,15 +12,13 @@ use model::{Family, ForwardingTable, Frontend, ServicePort, ServicePortId};
 use super::adopt::Leftovers;
 use super::chains::{Chains, Ground};
 use super::counts::Counts;
+use super::culprit::Culprit;
 use super::layout::{SetId, TABLE, table_comment};
 use super::numbers::Numbers;
 use super::plan::Doomed;
-use super::withheld::{Culprit, Withheld};
 use super::{News, Options, count_operations, kernel_family};
 use crate::Synced;
-
-/// So many service ports are withheld in one sync at most: each costs a full read, and this many are no accident.
-const MOST_WITHHELD: usize = 100;
+use crate::quarantine::{self, Quarantine};
 
 /// What the kernel holds, as far as we know.
 #[derive(Clone, Debug)]
@@ -32,11 +30,11 @@ pub(super) struct FamilyState {
     pub(super) ports: BTreeMap<ServicePortId, Arc<ServicePort>>,
     /// How the kernel last took the service ports that were followed since, as far as that is known.
     pub(super) before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
-    pub(super) withheld: Withheld,
+    pub(super) quarantine: Quarantine,
     /// Some kernel was once as we believed.
     was_known: bool,
-    /// Service ports that were withheld before anything was known of them: what the kernel holds of an earlier life stays.
-    blind: BTreeSet<ServicePortId>,
+    /// Service ports that were quarantined before anything was known of them: what the kernel holds of a previous process stays.
+    unknown_prior: BTreeSet<ServicePortId>,
     /// The kernel may hold what nobody asks for.
     pub(super) has_leftovers: bool,
     /// Leftovers are kept while not all Services are known; what looks like an unallocated address may then be one of theirs.
@@ -78,9 +76,9 @@ impl FamilyState {
             is_known: false,
             ports: BTreeMap::new(),
             before: BTreeMap::new(),
-            withheld: Withheld::default(),
+            quarantine: Quarantine::default(),
             was_known: false,
-            blind: BTreeSet::new(),
+            unknown_prior: BTreeSet::new(),
             has_leftovers: false,
             asked: Leftovers::Remove,
             numbers: Numbers::default(),
@@ -100,17 +98,17 @@ impl FamilyState {
         for (id, port) in std::mem::take(&mut self.ports) {
             before.entry(id).or_insert(Some(port));
         }
-        let (withheld, blind) = (std::mem::take(&mut self.withheld), std::mem::take(&mut self.blind));
+        let quarantine = std::mem::take(&mut self.quarantine);
+        let unknown_prior = std::mem::take(&mut self.unknown_prior);
         let (was_known, asked) = (self.was_known, self.asked);
         let fresh = Self::new(self.family, self.options);
-        *self = Self { before, withheld, was_known, blind, asked, ..fresh };
+        *self = Self { before, quarantine, was_known, unknown_prior, asked, ..fresh };
     }
 
-    /// The frontends of those that are withheld, and of which it was never known how they were.
-    pub(super) fn blind_frontends(&self, desired: &ForwardingTable) -> BTreeSet<Frontend> {
-        let blind = self.withheld.ids().filter(|id| self.blind.contains(id));
-        let ports = blind.filter_map(|id| desired.port(id));
-        ports.flat_map(|port| port.routes.iter().map(|route| route.frontend)).collect()
+    /// The frontends of those that are quarantined, and of which it was never known how they were.
+    pub(super) fn frontends_of_unknown_prior(&self, desired: &ForwardingTable) -> BTreeSet<Frontend> {
+        let unknown = self.quarantine.ids().filter(|id| self.unknown_prior.contains(id));
+        quarantine::frontends(desired, unknown)
     }
 
     pub(super) fn is_unsettled(&self) -> bool {
@@ -137,13 +135,14 @@ impl FamilyState {
                 self.sync_changed(kernel, desired, &ids, synced)
             }
             News::Of(_) | News::Unknown | News::AlsoInTheKernel => {
-                self.withheld = Withheld::default();
+                self.quarantine = Quarantine::default();
                 self.sync_everything(kernel, desired, leftovers, synced)
             }
         };
         while let Err(failure) = result {
             // Without a fresh read it may be the kernel that is not as we believe, and no service port is to blame.
-            let can_go_on = if is_read { self.withhold(desired, &failure) } else { failure.is_lasting() };
+            let can_go_on =
+                if is_read { self.quarantine_owner(desired, &failure) } else { failure.is_lasting() };
             self.forget();
             if !can_go_on {
                 return Err(*failure.error);
@@ -152,8 +151,8 @@ impl FamilyState {
             result = self.sync_everything(kernel, desired, leftovers, synced);
         }
         self.was_known |= self.is_known;
-        self.blind.retain(|id| self.withheld.contains(id));
-        synced.refused.extend(self.withheld.reasons());
+        self.unknown_prior.retain(|id| self.quarantine.contains(id));
+        synced.refused.extend(self.quarantine.reasons());
         Ok(())
     }
 
@@ -195,7 +194,7 @@ impl FamilyState {
             |port: &ServicePort| port.routes.iter().any(|route| route.frontend.family() == self.family);
         let new = desired.ports().filter(|port| is_here(port) && self.ports.get(port.id()) != Some(port));
         let gone = self.ports.keys().filter(|id| desired.port(id).is_none());
-        let refused = self.withheld.ids();
+        let refused = self.quarantine.ids();
         new.map(|port| port.id()).chain(gone).chain(refused).cloned().collect()
     }
 
@@ -207,7 +206,7 @@ impl FamilyState {
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         for id in ids {
-            self.withheld.try_again(id);
+            self.quarantine.release(id);
         }
         let transaction = self.follow(desired, ids.iter().cloned());
         self.run(kernel, transaction, synced)
@@ -244,19 +243,17 @@ impl FamilyState {
         transaction
     }
 
-    /// Withholds the service port whose element was refused. False where it was not one service port's.
-    fn withhold(&mut self, desired: &ForwardingTable, failure: &Failure) -> bool {
+    /// Quarantines the service port whose element was refused. False where it was not one service port's.
+    fn quarantine_owner(&mut self, desired: &ForwardingTable, failure: &Failure) -> bool {
         let owner = failure.culprit.as_ref().and_then(|culprit| self.owner(culprit));
-        let Some(id) = owner.filter(|id| !self.withheld.contains(id)) else { return false };
-        if self.withheld.count() >= MOST_WITHHELD {
+        let Some(id) = owner.filter(|id| self.quarantine.contains(id) || !self.quarantine.is_full()) else {
             return false;
-        }
+        };
         let before = self.before.get(&id).cloned().flatten();
         if !self.was_known {
-            self.blind.insert(id.clone());
+            self.unknown_prior.insert(id.clone());
         }
-        self.withheld.add(desired, id, before.as_deref(), failure.error.to_string());
-        true
+        self.quarantine.add(desired, &id, before.as_deref(), failure.error.to_string())
     }
 }
 

@@ -86,7 +86,7 @@ impl FamilyState {
             needs.own.into_iter().for_each(|(set, element)| plan.is_there(set, element));
         }
         self.before.entry(id.clone()).or_insert(before);
-        let after = self.withheld.wanted(desired, &id);
+        let after = self.quarantine.wanted(desired, &id);
         let sticky = after.as_ref().map(|port| elements::sticky_endpoints(port, self.family));
         self.numbers.assign(&id, &sticky.unwrap_or_default());
         let Some(after) = after else { return };

@@ -9,6 +9,7 @@ mod adopt;
 mod chains;
 mod class;
 mod counts;
+mod culprit;
 mod elements;
 mod families;
 mod family;
@@ -23,7 +24,6 @@ mod plan;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod tracked;
-mod withheld;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,11 +1,12 @@
 //! One family: what was written, and how it is brought to what is desired.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::xtables::{ChainName, Error, Rule, Table, Variant, Xtables};
 use model::table::{HealthCheck, NodeView};
-use model::{Family, ForwardingTable, Frontend, ServiceName, ServicePortId};
+use model::{Family, ForwardingTable, Frontend, ServiceName, ServicePort, ServicePortId};
 
 use super::observed::Observed;
 use super::script::Script;
@@ -15,13 +16,12 @@ use super::words::{Base, PortRules, Shared};
 use super::written::Written;
 use super::{DELETED_ONE_BY_ONE, Renderer, Style};
 use crate::counted::Met;
+use crate::quarantine::{Accepted, QUARANTINED_MAX, Quarantine};
 use crate::{Scope, Synced};
 
 /// To delete a rule from a chain, the nft-backed program reads the whole chain, which for `KUBE-SERVICES` takes longer than all
 /// else. It does so this much later, once for all services that have gone by then.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
-/// So many service ports are withheld in one sync at most.
-const MOST_WITHHELD: usize = 100;
 /// A legacy table with so many rules of service ports is read in half a millisecond; it takes ten times as long with ten times as many.
 const CHEAP_TABLE: usize = 1000;
 
@@ -38,7 +38,12 @@ pub(super) struct FamilyState<X> {
     /// Rules that lead to empty chains, and those chains: they may go whenever there is time.
     later: Script,
     /// Service ports that the program refused, with its words.
-    withheld: BTreeMap<ServicePortId, String>,
+    quarantine: Quarantine,
+    accepted: Accepted,
+    /// Service ports that were quarantined before anything was known of them: while there are some, rules of a previous process stay.
+    unknown_prior: BTreeSet<ServicePortId>,
+    /// Some kernel was once as we assumed.
+    was_known: bool,
     /// Not all that is desired is known, so what nobody asks for stays.
     keeps_leftovers: bool,
     /// Fixed chains that were written since somebody asked.
@@ -102,7 +107,10 @@ impl<X: Xtables> FamilyState<X> {
             tally: Tally::default(),
             ground: None,
             later: Script::default(),
-            withheld: BTreeMap::new(),
+            quarantine: Quarantine::default(),
+            accepted: Accepted::default(),
+            unknown_prior: BTreeSet::new(),
+            was_known: false,
             keeps_leftovers: false,
             rewritten: BTreeSet::new(),
         }
@@ -154,6 +162,7 @@ impl<X: Xtables> FamilyState<X> {
 
     pub(super) fn forget(&mut self) {
         (self.is_known, self.ground) = (false, None);
+        self.accepted.forget();
         self.written.clear();
         self.tally = Tally::default();
         self.later = Script::default();
@@ -168,7 +177,7 @@ impl<X: Xtables> FamilyState<X> {
         synced: &mut Synced,
     ) -> Result<(), Error> {
         if !matches!(scope, Scope::Changed(_)) {
-            self.withheld.clear();
+            self.quarantine = Quarantine::default();
             self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
         }
         let mut refused = Vec::new();
@@ -186,7 +195,10 @@ impl<X: Xtables> FamilyState<X> {
         if let Some(ground) = &self.ground {
             self.tally.tell(&ground.base, self.family, synced);
         }
-        synced.refused.extend(self.withheld.iter().map(|(id, reason)| (id.clone(), reason.clone())));
+        self.accepted.accept();
+        self.was_known = true;
+        self.unknown_prior.retain(|id| self.quarantine.contains(id));
+        synced.refused.extend(self.quarantine.reasons());
         Ok(())
     }
 
@@ -210,13 +222,13 @@ impl<X: Xtables> FamilyState<X> {
         let (mut steps, mut later, mut comes_back) = (Steps::new(most), Script::default(), false);
         let none = Written::default();
         for id in ids {
-            self.withheld.remove(&id);
-            let rules = self.wanted(&renderer, desired, &id);
+            self.quarantine.release(&id);
+            let (port, rules) = self.wanted(&renderer, desired, &id);
             comes_back |= rules.own.iter().any(|chain| self.later.deletes(&chain.name));
             let later = (self.door.variant() == Variant::Nft).then_some(&mut later);
             steps.next_port();
             self.written.get(&id).unwrap_or(&none).change_to(&rules, &mut steps, later);
-            self.remember(id, &rules);
+            self.remember(id, port, &rules);
         }
         self.ground = Some(ground);
         if comes_back {
@@ -271,10 +283,11 @@ impl<X: Xtables> FamilyState<X> {
         synced: &mut Synced,
     ) -> Result<(), Error> {
         synced.was_full = true;
-        let Compared { scripts, left_behind, stay } = self.compare(style, desired, !self.keeps_leftovers)?;
+        let keeps_leftovers = self.keeps_leftovers || !self.unknown_prior.is_empty();
+        let Compared { scripts, left_behind, stay } = self.compare(style, desired, !keeps_leftovers)?;
         self.run(&scripts, synced)?;
         self.note_rewritten(&scripts);
-        let found = if self.keeps_leftovers { &mut synced.kept } else { &mut synced.left_behind };
+        let found = if keeps_leftovers { &mut synced.kept } else { &mut synced.left_behind };
         found.extend(left_behind);
         let (variant, family) = (self.door.variant(), self.family);
         synced.stays.extend(stay.iter().map(|chain| {
@@ -305,11 +318,11 @@ impl<X: Xtables> FamilyState<X> {
             observed.compare(Table::Nat, chain, steps.ahead());
         }
         for port in desired.ports() {
-            let rules = self.wanted(&renderer, desired, port.id());
+            let (written, rules) = self.wanted(&renderer, desired, port.id());
             steps.next_port();
             observed.compare_port::<S>(&rules, &mut steps);
             wanted.extend(rules.own.iter().map(|chain| chain.name.clone()));
-            self.remember(port.id().clone(), &rules);
+            self.remember(port.id().clone(), written, &rules);
             for (chain, rules) in rules.shared {
                 shared.entry(chain).or_default().extend(rules);
             }
@@ -335,15 +348,20 @@ impl<X: Xtables> FamilyState<X> {
         Ok(Compared { scripts: steps.scripts(), left_behind, stay: stay.unwrap_or_default() })
     }
 
-    /// What is to be written for a service port: nothing where the program refused it.
-    fn wanted(&self, renderer: &impl Renderer, desired: &ForwardingTable, id: &ServicePortId) -> PortRules {
-        match desired.port(id).filter(|_| !self.withheld.contains_key(id)) {
-            Some(port) => renderer.of_port(port),
-            None => PortRules::default(),
-        }
+    /// What is to be written for a service port: how it was before where the program refused it.
+    fn wanted(
+        &self,
+        renderer: &impl Renderer,
+        desired: &ForwardingTable,
+        id: &ServicePortId,
+    ) -> (Option<Arc<ServicePort>>, PortRules) {
+        let port = self.quarantine.wanted(desired, id);
+        let rules = port.as_ref().map(|port| renderer.of_port(port)).unwrap_or_default();
+        (port, rules)
     }
 
-    fn remember(&mut self, id: ServicePortId, rules: &PortRules) {
+    fn remember(&mut self, id: ServicePortId, port: Option<Arc<ServicePort>>, rules: &PortRules) {
+        self.accepted.write(&id, port);
         let written = Written::of(rules);
         self.tally.add(&written);
         let before = if written == Written::default() {
@@ -366,7 +384,7 @@ impl<X: Xtables> FamilyState<X> {
     }
 
     /// Whether to try again at once, from a fresh look. A line that is refused once may be due to somebody who changed the table
-    /// since we knew it; refused twice, it is the service port's own, which is withheld.
+    /// since we knew it; refused twice, it is the service port's own, which is quarantined.
     fn goes_on(
         &mut self,
         style: &impl Style,
@@ -376,25 +394,28 @@ impl<X: Xtables> FamilyState<X> {
     ) -> bool {
         let Error::Refused { line: Some(line), .. } = error else { return false };
         if refused.contains(line) {
-            return self.withhold(style, desired, error);
+            return self.quarantine_owner(style, desired, error);
         }
         refused.push(line.clone());
-        refused.len() <= MOST_WITHHELD
+        refused.len() <= QUARANTINED_MAX
     }
 
-    /// Withholds the service port whose line was refused. False where it was not one service port's.
-    fn withhold(&mut self, style: &impl Style, desired: &ForwardingTable, error: &Error) -> bool {
+    /// Quarantines the service port whose line was refused. False where it was not one service port's.
+    fn quarantine_owner(&mut self, style: &impl Style, desired: &ForwardingTable, error: &Error) -> bool {
         let Error::Refused { line: Some(line), .. } = error else { return false };
-        if self.withheld.len() >= MOST_WITHHELD {
-            return false;
-        }
         let renderer = style.renderer(desired, self.family);
         let is_whose = |id: &&ServicePortId| {
-            let Some(port) = desired.port(id) else { return false };
-            Written::of(&renderer.of_port(port)).has(line)
+            let (_, rules) = self.wanted(&renderer, desired, id);
+            Written::of(&rules).has(line)
         };
         let ids: Vec<&ServicePortId> = desired.ports().map(|port| port.id()).collect();
-        let Some(id) = ids.into_iter().find(is_whose).cloned() else { return false };
-        self.withheld.insert(id, error.to_string()).is_none()
+        let Some(id) = ids.into_iter().find(is_whose) else { return false };
+        if self.quarantine.is_full() && !self.quarantine.contains(id) {
+            return false;
+        }
+        if !self.was_known {
+            self.unknown_prior.insert(id.clone());
+        }
+        self.quarantine.add(desired, id, self.accepted.before(id), error.to_string())
     }
 }

@@ -31,6 +31,28 @@ fn hundreds_that_are_refused_take_nobody_along_and_cost_two_passes() {
 }
 
 #[test]
+fn a_service_whose_scheduler_is_refused_keeps_the_virtual_server_that_it_had() {
+    let web = |scheduler: &str| {
+        of(&[annotated(
+            web("a", "10.96.0.1", "TCP", &["10.244.0.1"]),
+            "portway.io/ipvs-scheduler",
+            scheduler,
+        )])
+    };
+    let (mut mode, _) = fresh();
+    mode.doors().servers.forget_scheduler("nq");
+    mode.sync(&web("lc"), Scope::Everything).unwrap();
+    for scope in [Scope::Changed(&BTreeSet::from([id("a", Protocol::Tcp)])), Scope::Everything] {
+        let synced = mode.sync(&web("nq"), scope).unwrap();
+        assert!(synced.refused[&id("a", Protocol::Tcp)].contains("ip_vs_nq"), "{synced:?}");
+        assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")).unwrap().scheduler, "lc", "{scope:?}");
+        assert_eq!(weights(&mut mode, &tcp("10.96.0.1:80")).len(), 1);
+    }
+    assert!(mode.sync(&web("rr"), Scope::Everything).unwrap().refused.is_empty());
+    assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")).unwrap().scheduler, "rr");
+}
+
+#[test]
 fn a_virtual_server_of_somebody_else_where_a_service_is_dialled_is_told() {
     let (what, table) = (tcp("10.96.0.1:80"), of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1"])]));
     let mut twin = kernel();

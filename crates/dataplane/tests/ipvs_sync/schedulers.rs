@@ -45,7 +45,7 @@ fn an_unknown_scheduler_is_refused_by_name_and_one_without_a_module_takes_nobody
     let both = of(&[named("nq"), web("b", "10.96.0.2", "TCP", &["10.244.0.2"])]);
     let synced = mode.sync(&both, Scope::Everything).unwrap();
     assert!(synced.refused[&id("a", Protocol::Tcp)].contains("nq"), "{synced:?}");
-    assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")), None);
+    assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")).unwrap().scheduler, "rr", "it stays as it was");
     assert_eq!(weights(&mut mode, &tcp("10.96.0.2:80")).len(), 1);
 }
 

@@ -22,7 +22,10 @@ fn the_default_document_is_written_and_read_again_as_the_same() {
     let said = kube_proxy(&place, "--write-config-to=first.yaml").ends_with(0);
     said.says(&["Wrote configuration to: first.yaml"]);
     let first = std::fs::read_to_string(place.path("first.yaml")).unwrap();
-    golden("kube-proxy-default.yaml", &first);
+    // The mode for tests has a section, which no program that is handed out has.
+    let of_null = "nullMode:\n  label: \"\"\n";
+    assert!(first.contains(of_null), "{first}");
+    golden("kube-proxy-default.yaml", &first.replace(of_null, ""));
     kube_proxy(&place, "--config=first.yaml --write-config-to=second.yaml").ends_with(0);
     assert_eq!(first, std::fs::read_to_string(place.path("second.yaml")).unwrap());
 }

@@ -7,6 +7,7 @@ mod iptables;
 mod ipvs;
 mod kube_proxy;
 mod leftovers;
+mod null_mode;
 mod primary;
 mod read_only_settings;
 mod ready;

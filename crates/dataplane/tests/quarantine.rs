@@ -1,0 +1,81 @@
+//! A change of a Service that the kernel refuses: the Service stays as it was, in every mode, and the others follow.
+
+#![allow(clippy::unwrap_used, reason = "it is a test, helpers included")]
+
+mod cluster;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use cluster::Small;
+use dataplane::sim::{End, Ends, SimulatedMode};
+use dataplane::{ModeSettings, Scope, registry};
+use model::fate::Payload;
+use model::{Packet, Protocol};
+use serde_json::json;
+
+const REFUSED: &str = "198.51.100.7";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn service(small: &mut Small, name: &str, cluster_ip: &str, external: &[&str]) {
+    let spec = json!({"clusterIPs": [cluster_ip], "ports": [{"port": 80}], "type": "ClusterIP", "externalIPs": external});
+    let metadata = json!({"name": name, "namespace": "default"});
+    small.apply(&json!({"kind": "Service", "metadata": metadata, "spec": spec}));
+}
+
+fn ends(node: &mut dyn SimulatedMode, small: &Small, to: &str) -> Ends {
+    let payload = Payload::Transport { protocol: Protocol::Tcp, port: 80 };
+    let packet =
+        Packet { source: ip("10.244.0.99"), destination: ip(to), payload, interface: Some("veth1".into()) };
+    node.ends(&packet, &[&small.table]).unwrap()
+}
+
+fn lands_at(ends: &Ends, endpoint: &str) -> bool {
+    let is_there = |end: &End| matches!(end, End::At { endpoint: (at, _), .. } if *at == ip(endpoint));
+    ends.0.keys().all(is_there) && !ends.0.is_empty()
+}
+
+#[test]
+fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follow() {
+    let mut asked = BTreeSet::new();
+    for mode in registry::MODES {
+        for mut node in mode.simulate(&ModeSettings::of(*mode)) {
+            let mut small = Small::new();
+            for (name, address, endpoint) in
+                [("web", "10.96.0.1", "10.244.0.1"), ("other", "10.96.0.2", "10.244.0.2")]
+            {
+                service(&mut small, name, address, &[]);
+                small.endpoints(name, &[endpoint]);
+            }
+            node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            if !node.refuse(Some(ip(REFUSED))) {
+                continue;
+            }
+            asked.insert(node.name());
+            small.take_changed();
+            service(&mut small, "web", "10.96.0.1", &[REFUSED]);
+            small.endpoints("other", &["10.244.0.3"]);
+            for is_full in [false, true] {
+                let changed = small.take_changed();
+                let scope = if is_full { Scope::Everything } else { Scope::Changed(&changed) };
+                let synced = node.dataplane().sync(&small.table, scope).unwrap();
+                let refused: Vec<String> = synced.refused.keys().map(ToString::to_string).collect();
+                assert_eq!(refused, ["default/web/tcp"], "{}: {synced:?}", node.name());
+                let name = node.name();
+                let web = ends(&mut *node, &small, "10.96.0.1");
+                assert!(lands_at(&web, "10.244.0.1"), "{name}, full: {is_full}: it stays as it was: {web:?}");
+                let other = ends(&mut *node, &small, "10.96.0.2");
+                assert!(lands_at(&other, "10.244.0.3"), "{name}, full: {is_full}: it follows: {other:?}");
+            }
+            node.refuse(None);
+            let synced = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            assert!(synced.refused.is_empty(), "{}: {synced:?}", node.name());
+            let web = ends(&mut *node, &small, REFUSED);
+            assert!(lands_at(&web, "10.244.0.1"), "{}: it is tried again: {web:?}", node.name());
+        }
+    }
+    assert!(asked.len() >= 5, "{asked:?}");
+}
