@@ -98,11 +98,6 @@ impl fmt::Display for Refusal {
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The error number of the system call that just failed in this thread.
-    pub(crate) fn last() -> Self {
-        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
-    }
-
     /// The name that manuals use, for the numbers that netlink answers with.
     pub fn name(self) -> &'static str {
         match self.0 {

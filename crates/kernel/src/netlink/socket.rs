@@ -6,6 +6,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::net::netlink::{GENERIC, NETFILTER, SOCK_DIAG};
+
 use super::{Errno, Error, Header, Message, MessageWriter, Messages, Result, flags, sys};
 
 const NETLINK_CAP_ACK: libc::c_int = 10;
@@ -44,10 +46,11 @@ impl Socket {
     /// Opens a socket. Needs no privilege; what is asked through it may.
     pub fn open(protocol: Protocol) -> Result<Self> {
         let fd = sys::socket(match protocol {
-            Protocol::Route => libc::NETLINK_ROUTE,
-            Protocol::Netfilter => libc::NETLINK_NETFILTER,
-            Protocol::SocketDiagnostics => libc::NETLINK_SOCK_DIAG,
-            Protocol::Generic => libc::NETLINK_GENERIC,
+            // Number 0.
+            Protocol::Route => None,
+            Protocol::Netfilter => Some(NETFILTER),
+            Protocol::SocketDiagnostics => Some(SOCK_DIAG),
+            Protocol::Generic => Some(GENERIC),
         })?;
         // Both options make errors better, not possible: a kernel without them still answers.
         let _unavailable = sys::enable(&fd, NETLINK_CAP_ACK).and(sys::enable(&fd, NETLINK_EXT_ACK));
@@ -83,7 +86,7 @@ impl Socket {
 
     /// Makes room for this many bytes of answers that wait to be read.
     pub fn set_receive_buffer(&self, bytes: usize) -> Result<()> {
-        sys::set_buffer(&self.fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+        sys::set_receive_buffer(&self.fd, bytes)
     }
 
     /// Sends all `bytes` as one datagram, growing the send buffer where they do not fit.
@@ -91,7 +94,7 @@ impl Socket {
         // The kernel counts its own overhead too, hence the margin.
         let needed = bytes.len().saturating_add(bytes.len() / 4).saturating_add(32 << 10);
         if needed > self.send_buffer_size.max(128 << 10) {
-            sys::set_buffer(&self.fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, needed)?;
+            sys::set_send_buffer(&self.fd, needed)?;
             self.send_buffer_size = needed;
         }
         sys::send(&self.fd, bytes).map(drop)
@@ -114,7 +117,7 @@ impl Socket {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            sys::wait_readable(&self.fd, left.map(milliseconds))?;
+            sys::wait_readable(&self.fd, left)?;
         }
     }
 
@@ -216,11 +219,6 @@ impl Socket {
             }
         }
     }
-}
-
-/// Rounded up, so that the last fraction of a millisecond does not spin.
-fn milliseconds(left: Duration) -> u32 {
-    u32::try_from(left.as_millis()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl AsFd for Socket {
