@@ -98,6 +98,16 @@ impl fmt::Display for Refusal {
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Whoever asked may not ask.
+    pub fn is_denial(self) -> bool {
+        matches!(self.0, libc::EPERM | libc::EACCES)
+    }
+
+    /// The kernel has no such subsystem, or has not loaded it.
+    pub fn is_no_subsystem(self) -> bool {
+        matches!(self.0, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT)
+    }
+
     /// The name that manuals use, for the numbers that netlink answers with.
     pub fn name(self) -> &'static str {
         match self.0 {

@@ -1,4 +1,4 @@
-//! A long-lived netlink socket: requests, listings, and what the kernel says by itself.
+//! A long-lived netlink socket: datagrams to the kernel, and those that it answers with or sends by itself.
 //!
 //! It never blocks without a limit. It asks the kernel for its reasons (extended acks) and for short
 //! error messages, so that a refused batch of megabytes is not sent back.
@@ -8,16 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::net::netlink::{GENERIC, NETFILTER, SOCK_DIAG};
 
-use super::{Errno, Error, Header, Message, MessageWriter, Messages, Result, flags, sys};
+use super::{Errno, Error, Result, sys};
 
 const NETLINK_CAP_ACK: libc::c_int = 10;
 const NETLINK_EXT_ACK: libc::c_int = 11;
 /// The kernel fills listings in pieces of at most 32 KiB, or less if we offer less.
 const RECEIVE_SIZE: usize = 64 << 10;
-/// How often a listing is begun anew when others write meanwhile.
-const LIST_ATTEMPTS: u32 = 20;
-/// A listing that stays silent for so long is given up.
-pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Which subsystem the socket speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,105 +114,6 @@ impl Socket {
                 return Ok(None);
             }
             sys::wait_readable(&self.fd, left)?;
-        }
-    }
-
-    /// Lists: sends `request` with the listing flags and decodes each answer with `decode`, which gives
-    /// `None` for what does not interest. Begins anew when others write meanwhile.
-    pub fn list<T>(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        mut decode: impl FnMut(Header, &[u8]) -> Result<Option<T>>,
-    ) -> Result<Vec<T>> {
-        for _ in 0..LIST_ATTEMPTS {
-            let (mut found, mut interrupted) = (Vec::new(), false);
-            let is_whole = self.list_once(what, kind, &request, &mut |head, body| {
-                interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                if !interrupted {
-                    found.extend(decode(head, body)?);
-                }
-                Ok(())
-            })?;
-            if is_whole {
-                return Ok(found);
-            }
-        }
-        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
-    }
-
-    /// Lists without keeping anything: `visit` gets each answer as it comes. When others write meanwhile, the listing is
-    /// begun anew, so what `visit` sees twice must do no harm.
-    pub fn visit(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        mut visit: impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        for _ in 0..LIST_ATTEMPTS {
-            if self.list_once(what, kind, &request, &mut visit)? {
-                return Ok(());
-            }
-        }
-        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
-    }
-
-    /// One listing; false if it was interrupted.
-    fn list_once(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<bool> {
-        let sequence = self.next_sequence();
-        let mut writer = MessageWriter::default();
-        let flags = flags::REQUEST | flags::DUMP;
-        writer.message(Header { kind, flags, sequence, port: 0 }, request);
-        self.send(writer.bytes())?;
-        self.hear_listing(what, sequence, visit)
-    }
-
-    /// Hears a listing to its end, also when `visit` fails half way: until then the kernel takes no other one through this
-    /// socket.
-    fn hear_listing(
-        &mut self,
-        what: &'static str,
-        sequence: u32,
-        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<bool> {
-        let (mut result, mut interrupted) = (Ok(()), false);
-        loop {
-            let silent = Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() };
-            let bytes = self.receive(ANSWER_LIMIT)?.ok_or(silent)?;
-            for message in Messages::new(bytes) {
-                match message? {
-                    Message::Data(head, body) if head.sequence == sequence => {
-                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        if result.is_ok() {
-                            result = visit(head, body);
-                        }
-                    }
-                    Message::Done(head, None) if head.sequence == sequence => {
-                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        return result.map(|()| !interrupted);
-                    }
-                    Message::Done(head, Some(Errno(libc::EINTR))) if head.sequence == sequence => {
-                        return result.map(|()| false);
-                    }
-                    Message::Done(head, Some(errno)) if head.sequence == sequence => {
-                        return Err(Error::System { action: what, errno });
-                    }
-                    Message::Refused(head, refusal) if head.sequence == sequence => {
-                        return Err(Error::Refused { action: format!("list {what}"), refusal });
-                    }
-                    Message::Overrun => return Err(Error::Lost),
-                    // Left over from an earlier request that was given up.
-                    _ => {}
-                }
-            }
         }
     }
 }
