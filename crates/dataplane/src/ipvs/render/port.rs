@@ -13,7 +13,7 @@ use crate::ipvs::Options;
 use crate::ipvs::items::{Item, Place};
 use crate::ipvs::marks::Marks;
 use crate::ipvs::names::{SetId, family_of_set};
-use crate::ipvs::scheduler::{Scheduler, UnknownScheduler};
+use crate::ipvs::scheduler::{self, Scheduler, UnknownScheduler};
 use crate::xtables::{number_of, routes_of, sources};
 
 /// What is rendered with.
@@ -36,7 +36,7 @@ pub(in crate::ipvs) struct Rendered {
 impl Renderer<'_> {
     /// One service port.
     pub(in crate::ipvs) fn port(&self, port: &ServicePort, marks: &mut Marks) -> Rendered {
-        let asked = port.ipvs_scheduler.as_deref().map(Scheduler::named).transpose();
+        let asked = port.annotations.get(scheduler::ANNOTATION).map(Scheduler::named).transpose();
         let warnings = asked.as_ref().err().map(unknown).into_iter().collect();
         let scheduler = asked.ok().flatten().or(self.options.scheduler);
         let mut rendered = Rendered { warnings, ..Rendered::default() };
@@ -73,7 +73,7 @@ fn is_link_local_of_ipv6(ip: IpAddr) -> bool {
 }
 
 fn unknown(error: &UnknownScheduler) -> String {
-    format!("annotation portway.io/ipvs-scheduler: {error}; the default is used")
+    format!("annotation {}: {error}; the default is used", scheduler::ANNOTATION)
 }
 
 struct OfFamily<'a> {
