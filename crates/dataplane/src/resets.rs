@@ -117,8 +117,8 @@ mod tests {
         add(&mut kernel, &[v4, v6]).unwrap();
         for family in Family::ALL {
             let listed = kernel.list(family, TABLE).unwrap().expect("there is a table");
-            assert_eq!(listed.chains.len(), 2, "{family}");
-            assert_eq!(listed.rules.len(), 2, "one rule for each chain: {family}");
+            assert_eq!(listed.chains.len(), 2, "{family:?}");
+            assert_eq!(listed.rules.len(), 2, "one rule for each chain: {family:?}");
         }
         assert!(remove(&mut kernel).unwrap());
         assert!(kernel.list(Family::Ip, TABLE).unwrap().is_none());

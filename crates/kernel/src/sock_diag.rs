@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::netlink::{self, Client, Errno, Protocol};
+use crate::netlink::{self, Client, Errno, Subsystem};
 
 const SOCK_DESTROY: u16 = 21;
 /// In any state.
@@ -39,7 +39,7 @@ pub struct ThisMachine(Client);
 impl ThisMachine {
     /// Opens the connection to the kernel.
     pub fn open() -> Result<Self, Error> {
-        Ok(Self(Client::open(Protocol::SocketDiagnostics)?))
+        Ok(Self(Client::open(Subsystem::SocketDiagnostics)?))
     }
 }
 

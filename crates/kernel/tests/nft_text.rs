@@ -53,7 +53,7 @@ fn lists_every_rule(program: &str) {
             );
             rules += 1;
         }
-        eprintln!("{family}: nft listed {rules} rules as printed");
+        eprintln!("{family:?}: nft listed {rules} rules as printed");
     }
 }
 

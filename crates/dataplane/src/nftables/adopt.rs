@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 
+use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
@@ -87,12 +88,12 @@ impl FamilyState {
             Some(Err(stranger)) if leftovers == Leftovers::Keep => {
                 synced
                     .waits
-                    .push(format!("table {family} {TABLE} {stranger} stays until all sources are read"));
+                    .push(format!("table {} {TABLE} {stranger} stays until all sources are read", family_name(family)));
                 return Ok(());
             }
             Some(Err(stranger)) => {
                 self.replace(kernel, desired, &stranger.doors, synced)?;
-                synced.replaced.push(format!("table {family} {TABLE} {stranger}"));
+                synced.replaced.push(format!("table {} {TABLE} {stranger}", family_name(family)));
             }
         }
         self.is_known = true;

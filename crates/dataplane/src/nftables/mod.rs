@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use adopt::Leftovers;
 use family::FamilyState;
+use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Transaction};
 use kernel::sysctl::Sysctls;
 use layout::TABLE;
@@ -241,7 +242,7 @@ pub fn take_over<K: Kernel>(kernel: &mut K) -> Result<Vec<String>, Error> {
             for step in adopt::removal(kernel, family, &table.name)? {
                 kernel.run(&step)?;
             }
-            gone.push(format!("table {family} {} of {whose} nftables mode", &*table.name));
+            gone.push(format!("table {} {} of {whose} nftables mode", family_name(family), &*table.name));
         }
     }
     Ok(gone)

@@ -11,7 +11,7 @@ use super::error::{Error, Result, is_unknown_request};
 use super::read::{self, Read};
 use super::requests::{BATCH, create, delete};
 use super::{Conntrack, Deleted, Entry, Filter, wire};
-use crate::netlink::{Client, MessageWriter, Protocol};
+use crate::netlink::{Client, MessageWriter, Subsystem};
 
 const WHAT: &str = "connections";
 
@@ -26,7 +26,7 @@ pub struct Netlink {
 impl Netlink {
     /// Opens the connection, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        let open = || Client::open(Protocol::Netfilter);
+        let open = || Client::open(Subsystem::Netfilter);
         Ok(Self { listing: open()?, deleting: open()?, filters: true })
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{ip, link, split_fixed};
-use crate::netlink::{Attributes, Client, Error, Protocol, Result};
+use crate::netlink::{Attributes, Client, Error, Subsystem, Result};
 
 const RTM_GETADDR: u16 = 22;
 const IFA_ADDRESS: u16 = 1;
@@ -103,7 +103,7 @@ impl From<u8> for Scope {
 
 /// Lists the addresses of this thread's network namespace.
 pub fn addresses() -> Result<BTreeSet<Address>> {
-    let mut client = Client::open(Protocol::Route)?;
+    let mut client = Client::open(Subsystem::Route)?;
     let names: BTreeMap<_, _> =
         link::list(&mut client)?.into_iter().map(|link| (link.index, link.name)).collect();
     super::list::<_, 8>(&mut client, "addresses", RTM_GETADDR, |body| decode(body, &names).map(Some))

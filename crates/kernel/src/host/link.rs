@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::split_fixed;
-use crate::netlink::{Attribute, Attributes, Client, Errno, MessageWriter, Protocol, Result};
+use crate::netlink::{Attribute, Attributes, Client, Errno, MessageWriter, Subsystem, Result};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -42,7 +42,7 @@ pub struct Link {
 
 /// Lists the links of this thread's network namespace.
 pub fn links() -> Result<BTreeSet<Link>> {
-    list(&mut Client::open(Protocol::Route)?)
+    list(&mut Client::open(Subsystem::Route)?)
 }
 
 pub(super) fn list(client: &mut Client) -> Result<BTreeSet<Link>> {
@@ -65,7 +65,7 @@ pub struct Bridge {
 
 /// Lists the bridges of this thread's network namespace.
 pub fn bridges() -> Result<BTreeSet<Bridge>> {
-    super::list::<_, 16>(&mut Client::open(Protocol::Route)?, "bridges", RTM_GETLINK, decode_bridge)
+    super::list::<_, 16>(&mut Client::open(Subsystem::Route)?, "bridges", RTM_GETLINK, decode_bridge)
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message; `None` if the link is no bridge.
@@ -97,7 +97,7 @@ pub struct BridgePort {
 
 /// Lists the ports of all bridges of this thread's network namespace.
 pub fn bridge_ports() -> Result<BTreeSet<BridgePort>> {
-    super::list::<_, 16>(&mut Client::open(Protocol::Route)?, "bridge ports", RTM_GETLINK, decode_bridge_port)
+    super::list::<_, 16>(&mut Client::open(Subsystem::Route)?, "bridge ports", RTM_GETLINK, decode_bridge_port)
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message; `None` if the link is no port of a bridge.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ip, split_fixed};
-use crate::netlink::{Attributes, Client, MessageWriter, Protocol, Result};
+use crate::netlink::{Attributes, Client, MessageWriter, Subsystem, Result};
 
 const RTM_GETROUTE: u16 = 26;
 const RTM_GETRULE: u16 = 34;
@@ -78,7 +78,7 @@ impl From<u8> for RouteKind {
 
 /// Lists the routes of this thread's network namespace.
 pub fn routes() -> Result<BTreeSet<Route>> {
-    super::list::<_, 12>(&mut Client::open(Protocol::Route)?, "routes", RTM_GETROUTE, decode)
+    super::list::<_, 12>(&mut Client::open(Subsystem::Route)?, "routes", RTM_GETROUTE, decode)
 }
 
 /// The source address that the kernel selects for a packet to `destination`; `None` where no route leads there. Nothing is sent.
@@ -91,7 +91,7 @@ pub fn source_address(destination: IpAddr) -> Result<Option<IpAddr>> {
         message.raw(&[family, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         message.attribute(RTA_DST, &bytes);
     };
-    let mut client = Client::open(Protocol::Route)?;
+    let mut client = Client::open(Subsystem::Route)?;
     match client.ask("look up a route", RTM_GETROUTE, request, preferred_source) {
         Err(error) if error.errno().is_some_and(|errno| NO_ROUTE.contains(&errno.0)) => Ok(None),
         answer => answer,
@@ -115,7 +115,7 @@ fn preferred_source(body: &[u8]) -> Result<Option<IpAddr>> {
 /// Whether a rule of policy routing sends packets of this thread's network namespace to a table other than `local`, `main` and
 /// `default`: then the routes that [`routes`] lists may not be the ones that decide.
 pub fn has_policy_routing() -> Result<bool> {
-    let mut client = Client::open(Protocol::Route)?;
+    let mut client = Client::open(Subsystem::Route)?;
     let found = super::list::<_, 12>(&mut client, "rules of policy routing", RTM_GETRULE, decode_rule)?;
     Ok(!found.is_empty())
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::ThisMachine;
 use super::change::{ChangeError, ChangeHost, Unchanged};
 use super::link::{DUMMY, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
-use crate::netlink::{self, Client, Errno, MessageWriter, Protocol, Refused, flags};
+use crate::netlink::{self, Client, Errno, MessageWriter, Subsystem, Refused, flags};
 
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
@@ -58,13 +58,13 @@ fn find(client: &mut Client, name: &str) -> Result<Link> {
 }
 
 fn our_dummy(name: &str) -> Result<Link> {
-    let link = find(&mut Client::open(Protocol::Route)?, name)?;
+    let link = find(&mut Client::open(Subsystem::Route)?, name)?;
     if link.is_dummy { Ok(link) } else { Err(ChangeError::NoDummy(name.to_owned())) }
 }
 
 /// Makes the same request for each address. A refusal by the number `done` says that it is so already.
 fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Result<Vec<Unchanged>> {
-    let mut client = Client::open(Protocol::Route)?;
+    let mut client = Client::open(Subsystem::Route)?;
     let index = find(&mut client, link)?.index;
     let refused = client.run(addresses, |_| head, |m, ip| address(m, index, *ip))?;
     let mut unchanged = Vec::new();
@@ -81,7 +81,7 @@ fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Resu
 
 /// Makes one request about a link.
 fn one(action: &str, kind: u16, own: u16, body: impl Fn(&mut MessageWriter)) -> netlink::Result<()> {
-    Client::open(Protocol::Route)?.run_one(action, (kind, own), body)
+    Client::open(Subsystem::Route)?.run_one(action, (kind, own), body)
 }
 
 /// The fixed part of a message about a link: which one.

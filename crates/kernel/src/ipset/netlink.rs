@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::request::code;
 use super::{Entry, Error, FoundSet, Ipsets, Refused, Request, Result, SetName, read, wire};
-use crate::netlink::{self, Client, Errno, MessageWriter, Protocol};
+use crate::netlink::{self, Client, Errno, MessageWriter, Subsystem};
 
 /// A connection to the kernel's sets.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Netlink(Client);
 impl Netlink {
     /// Opens the connection, in this thread's network namespace, and asks whether there are sets at all.
     pub fn open() -> Result<Self> {
-        let mut client = Client::open(Protocol::Netfilter)?;
+        let mut client = Client::open(Subsystem::Netfilter)?;
         match client.ask("name its version of IP sets", wire::kind::PROTOCOL, wire::fixed, |_| Ok(())) {
             // The kernel knows no such subsystem.
             Err(error) if error.errno() == Some(Errno(libc::EINVAL)) => Err(Error::Missing),

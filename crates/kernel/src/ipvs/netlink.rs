@@ -5,7 +5,7 @@
 use super::{
     Counts, Error, FoundServer, Ipvs, Refused, Request, Result, Timeouts, VirtualServer, What, read, wire,
 };
-use crate::netlink::{Client, Errno, MessageWriter, Protocol};
+use crate::netlink::{Client, Errno, MessageWriter, Subsystem};
 
 /// A connection to the kernel's IPVS.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Netlink {
 impl Netlink {
     /// Opens the connection, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        let mut client = Client::open(Protocol::Generic)?;
+        let mut client = Client::open(Subsystem::Generic)?;
         match client.family(wire::FAMILY) {
             Err(error) if error.errno() == Some(Errno(libc::ENOENT)) => Err(Error::Missing),
             family => Ok(Self { family: family?, client }),

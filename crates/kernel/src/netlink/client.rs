@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{
-    Attributes, Errno, Error, Header, Message, MessageWriter, Messages, Protocol, Refusal, Result, Socket,
+    Attributes, Errno, Error, Header, Message, MessageWriter, Messages, Subsystem, Refusal, Result, Socket,
     flags,
 };
 
@@ -54,8 +54,8 @@ pub struct Refused<R> {
 
 impl Client {
     /// Opens the connection, in this thread's network namespace. Needs no privilege; what is asked through it may.
-    pub fn open(protocol: Protocol) -> Result<Self> {
-        Ok(Self { socket: Socket::open(protocol)?, requests: 0, has_room: false })
+    pub fn open(subsystem: Subsystem) -> Result<Self> {
+        Ok(Self { socket: Socket::open(subsystem)?, requests: 0, has_room: false })
     }
 
     /// How many requests were made so far.

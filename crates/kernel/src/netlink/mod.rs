@@ -23,4 +23,4 @@ pub(crate) use client::family_id;
 pub use client::{Client, Refused};
 pub use error::{Errno, Error, Refusal, Result};
 pub use message::{Header, Message, MessageWriter, Messages, flags};
-pub use socket::{Protocol, Socket};
+pub use socket::{Socket, Subsystem};

@@ -17,7 +17,7 @@ const RECEIVE_SIZE: usize = 64 << 10;
 
 /// Which subsystem the socket speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum Subsystem {
     /// Addresses, links, routes.
     Route,
     /// `nf_tables`, conntrack, ipset.
@@ -40,13 +40,13 @@ pub struct Socket {
 
 impl Socket {
     /// Opens a socket. Needs no privilege; what is asked through it may.
-    pub fn open(protocol: Protocol) -> Result<Self> {
-        let fd = sys::socket(match protocol {
+    pub fn open(subsystem: Subsystem) -> Result<Self> {
+        let fd = sys::socket(match subsystem {
             // Number 0.
-            Protocol::Route => None,
-            Protocol::Netfilter => Some(NETFILTER),
-            Protocol::SocketDiagnostics => Some(SOCK_DIAG),
-            Protocol::Generic => Some(GENERIC),
+            Subsystem::Route => None,
+            Subsystem::Netfilter => Some(NETFILTER),
+            Subsystem::SocketDiagnostics => Some(SOCK_DIAG),
+            Subsystem::Generic => Some(GENERIC),
         })?;
         // Both options make errors better, not possible: a kernel without them still answers.
         let _unavailable = sys::enable(&fd, NETLINK_CAP_ACK).and(sys::enable(&fd, NETLINK_EXT_ACK));

@@ -75,6 +75,7 @@ pub use object::{
 pub use other_tables::{OtherRule, OtherTables};
 pub use probe::{MINIMUM_KERNEL, Shortcoming, probe};
 pub use rule::{Bits, DnatTo, Match, Pattern, Prefix, PriorityFrom, Reject, Rule, Selector, Side, Statement};
+pub use text::family_name;
 pub use transaction::{Operation, Transaction};
 pub use value::{InterfaceName, Kind, Protocol, Tuple, Value, wire_size};
 

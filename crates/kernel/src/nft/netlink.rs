@@ -11,7 +11,7 @@ use super::listed::Listed;
 use super::object::{Family, Table};
 use super::transaction::Transaction;
 use super::wire::{SUBSYSTEM, fixed, kind, read};
-use crate::netlink::{self, Client, MessageWriter, Protocol};
+use crate::netlink::{self, Client, MessageWriter, Subsystem};
 use crate::rule_packets::RulePackets;
 
 /// The kernel answers a batch before `send` returns; this is for a kernel that does not.
@@ -31,7 +31,7 @@ pub struct Netlink {
 impl Netlink {
     /// Opens the connection, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        Ok(Self { client: Client::open(Protocol::Netfilter)? })
+        Ok(Self { client: Client::open(Subsystem::Netfilter)? })
     }
 
     /// The number by which notifications name changes made through this connection.

@@ -98,8 +98,8 @@ fn fields(family: Family, fields: &[Field]) -> String {
 
 fn field(family: Family, field: Field) -> String {
     match field {
-        Field::Source => format!("{family} saddr"),
-        Field::Destination => format!("{family} daddr"),
+        Field::Source => format!("{} saddr", super::family_name(family)),
+        Field::Destination => format!("{} daddr", super::family_name(family)),
         Field::Protocol => "meta l4proto".to_owned(),
         Field::Port => "th dport".to_owned(),
         Field::Priority => "meta priority".to_owned(),
