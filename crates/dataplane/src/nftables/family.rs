@@ -16,7 +16,7 @@ use super::layout::{SetId, TABLE, table_comment};
 use super::numbers::Numbers;
 use super::plan::Doomed;
 use super::withheld::{Culprit, Withheld};
-use super::{News, Options, count_operations, kernel_family};
+use super::{News, Options, count_operations};
 use crate::Synced;
 
 /// So many service ports are withheld in one sync at most: each costs a full read, and this many are no accident.
@@ -232,7 +232,7 @@ impl FamilyState {
     }
 
     pub(super) fn transaction(&self) -> Transaction {
-        Transaction::new(kernel_family(self.family), TABLE)
+        Transaction::new(self.family, TABLE)
     }
 
     /// Begins anew with an empty table, whatever was there.

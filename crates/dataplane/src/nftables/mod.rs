@@ -132,7 +132,7 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// Removes everything that this mode has ever written, in any version, and nothing else.
     pub fn cleanup(&mut self) -> Result<(), SyncError> {
         for state in &mut self.families {
-            let family = kernel_family(state.family);
+            let family = state.family;
             let tables = self.kernel.tables(family)?;
             for table in tables.iter().filter(|table| is_ours(table)) {
                 if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
@@ -267,13 +267,6 @@ enum News<'a> {
     Unknown,
     /// Anything.
     AlsoInTheKernel,
-}
-
-fn kernel_family(family: Family) -> kernel::nft::Family {
-    match family {
-        Family::V4 => kernel::nft::Family::Ip,
-        Family::V6 => kernel::nft::Family::Ip6,
-    }
 }
 
 /// Operations of a transaction, each element counted.

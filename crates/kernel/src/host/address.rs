@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{ip, link, split_fixed};
-use crate::netlink::{Attributes, Client, Error, Subsystem, Result};
+use crate::netlink::{Attributes, Client, Error, Result, Subsystem};
 
 const RTM_GETADDR: u16 = 22;
 const IFA_ADDRESS: u16 = 1;

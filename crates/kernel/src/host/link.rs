@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::split_fixed;
-use crate::netlink::{Attribute, Attributes, Client, Errno, MessageWriter, Subsystem, Result};
+use crate::netlink::{Attribute, Attributes, Client, Errno, MessageWriter, Result, Subsystem};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -97,7 +97,12 @@ pub struct BridgePort {
 
 /// Lists the ports of all bridges of this thread's network namespace.
 pub fn bridge_ports() -> Result<BTreeSet<BridgePort>> {
-    super::list::<_, 16>(&mut Client::open(Subsystem::Route)?, "bridge ports", RTM_GETLINK, decode_bridge_port)
+    super::list::<_, 16>(
+        &mut Client::open(Subsystem::Route)?,
+        "bridge ports",
+        RTM_GETLINK,
+        decode_bridge_port,
+    )
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message; `None` if the link is no port of a bridge.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ip, split_fixed};
-use crate::netlink::{Attributes, Client, MessageWriter, Subsystem, Result};
+use crate::netlink::{Attributes, Client, MessageWriter, Result, Subsystem};
 
 const RTM_GETROUTE: u16 = 26;
 const RTM_GETRULE: u16 = 34;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::split_fixed;
-use crate::netlink::{Error, Message, Messages, Subsystem, Result, Socket};
+use crate::netlink::{Error, Message, Messages, Result, Socket, Subsystem};
 
 const GROUP_LINK: u32 = 1;
 const GROUP_IPV4_ADDRESS: u32 = 5;

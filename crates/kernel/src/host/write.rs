@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::ThisMachine;
 use super::change::{ChangeError, ChangeHost, Unchanged};
 use super::link::{DUMMY, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
-use crate::netlink::{self, Client, Errno, MessageWriter, Subsystem, Refused, flags};
+use crate::netlink::{self, Client, Errno, MessageWriter, Refused, Subsystem, flags};
 
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;

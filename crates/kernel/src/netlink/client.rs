@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{
-    Attributes, Errno, Error, Header, Message, MessageWriter, Messages, Subsystem, Refusal, Result, Socket,
+    Attributes, Errno, Error, Header, Message, MessageWriter, Messages, Refusal, Result, Socket, Subsystem,
     flags,
 };
 

@@ -222,7 +222,7 @@ impl Netlink {
             |_| {},
             |family, attributes| {
                 // The typed reader wants one of our families; of the table only its name and its flags are used.
-                read::table(super::Family::Ip, attributes).map(|table| (family, table))
+                read::table(super::Family::V4, attributes).map(|table| (family, table))
             },
         )?;
         let is_awake = |chain: &BaseChain| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::error::Result;
 use super::object::Family;
 use super::wire::{SUBSYSTEM, family_from, kind, read};
-use crate::netlink::{self, Attributes, Header, Message, Messages, Subsystem, Socket};
+use crate::netlink::{self, Attributes, Header, Message, Messages, Socket, Subsystem};
 
 const GROUP_NFTABLES: u32 = 7;
 /// Every `nf_tables` message but that of a generation names its table first.

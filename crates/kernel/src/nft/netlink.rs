@@ -52,7 +52,7 @@ impl Netlink {
     /// A new generation is counted a little before or after it can be seen. An empty batch changes nothing
     /// but takes the writers' lock, so behind it the two agree.
     fn wait_for_writers(&mut self) -> Result<()> {
-        self.send_batch(&Transaction::new(Family::Ip, ""), Ending::Commit).map(drop)
+        self.send_batch(&Transaction::new(Family::V4, ""), Ending::Commit).map(drop)
     }
 
     fn send_batch<'a>(&mut self, transaction: &'a Transaction, ending: Ending) -> Result<Batch<'a>> {

@@ -12,7 +12,7 @@ use super::{bound, pool};
 use crate::ipvs::Options;
 use crate::ipvs::items::{Item, Place};
 use crate::ipvs::marks::Marks;
-use crate::ipvs::names::{SetId, family_of_set};
+use crate::ipvs::names::SetId;
 use crate::ipvs::scheduler::{self, Scheduler, UnknownScheduler};
 use crate::xtables::{number_of, routes_of, sources};
 
@@ -107,7 +107,7 @@ impl OfFamily<'_> {
     /// is known by a hash there.
     fn by_mark(&mut self, route: &Route, number: u16) -> u32 {
         let mark = Marks::mark(number);
-        let what = What::Mark(mark, family_of_set(self.family));
+        let what = What::Mark(mark, self.family);
         let hash = self.port.affinity_seconds.map(|_| Scheduler::SOURCE_HASH);
         self.items.extend(pool::servers(what, &route.outside, hash.or(self.scheduler), None));
         self.entry(SetId::Marks, Entry::Port(number));

@@ -156,6 +156,6 @@ mod tests {
         let map = Set::map("affinity", &[Field::Source, Field::Priority], &[Field::Priority]);
         let map = Set { flags, size: Some(9), ..map };
         let text = "typeof ip6 saddr . meta priority : meta priority; size 9; flags dynamic,timeout;";
-        assert_eq!(map.text(Family::Ip6), text);
+        assert_eq!(map.text(Family::V6), text);
     }
 }

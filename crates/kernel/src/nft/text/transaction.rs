@@ -101,7 +101,8 @@ impl<'a> Block<'a> {
         if !self.has_table && self.sets.is_empty() && self.chains.is_empty() {
             return;
         }
-        let mut lines = vec![format!("table {} {} {{", super::family_name(transaction.family), transaction.table)];
+        let mut lines =
+            vec![format!("table {} {} {{", super::family_name(transaction.family), transaction.table)];
         lines.extend(self.comment.map(|comment| format!("\tcomment \"{}\"", comment.as_str())));
         for one in &self.sets {
             self.print_set(transaction, one, &mut lines);
