@@ -132,6 +132,28 @@ fn unsafe_is_in_kernel(files: &[File]) -> Vec<String> {
         .collect()
 }
 
+/// What `kernel` may take from the model.
+const KERNEL_TAKES_OF_MODEL: [&str; 1] = ["Family"];
+
+/// The kernel crate takes plain network types from the model, and nothing that decides.
+fn kernel_knows_no_decisions(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust() && file.path.starts_with("crates/kernel/src/")) {
+        let code = file.code();
+        for (_, rest) in word_positions(&code, "model").filter_map(|at| code.split_at_checked(at)) {
+            let Some(taken) = rest.strip_prefix("model::") else { continue };
+            let name: String = taken.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if !KERNEL_TAKES_OF_MODEL.contains(&name.as_str()) {
+                problems.push(format!(
+                    "{}: takes `model::{name}`: crates/kernel takes {KERNEL_TAKES_OF_MODEL:?} alone (docs/decisions/0031)",
+                    file.path
+                ));
+            }
+        }
+    }
+    problems
+}
+
 /// Each scenario is a text file at the place that the runner reads, and says in a sentence what it shows.
 fn scenarios(files: &[File]) -> Vec<String> {
     let inside = |file: &&File| file.path.starts_with("scenarios/") && file.path != "scenarios/README.md";
@@ -364,6 +386,11 @@ fn every_module_opens_with_a_header() {
 #[test]
 fn the_architecture_names_exactly_the_crates_that_exist() {
     assert_kept(architecture);
+}
+
+#[test]
+fn the_kernel_takes_plain_types_of_the_model_alone() {
+    assert_kept(kernel_knows_no_decisions);
 }
 
 #[test]

@@ -64,6 +64,11 @@ pub trait ModeSpec: Sync {
         &[]
     }
 
+    /// What is wrong with an annotation of a Service that this mode reads; nothing, where it reads it not.
+    fn objection_to_annotation(&self, _name: &str, _value: &str) -> Option<String> {
+        None
+    }
+
     /// Which sections of upstream's config file say the pace, and whose source is hidden.
     fn sections(&self) -> Sections {
         Sections { pace: self.name(), masquerade: self.name() }

@@ -2,6 +2,10 @@
 
 use std::sync::LazyLock;
 
+use model::Report;
+use model::facts::Fact;
+use model::object::Read;
+
 use crate::mode::{Mode, ModeSettings};
 use crate::served::{ServingSign, ServingSigns};
 use crate::upstream::KnownChains;
@@ -71,4 +75,29 @@ impl Default for ModeSettings {
     fn default() -> Self {
         Self::of(default_mode())
     }
+}
+
+/// Adds what modes have to say about the annotations of a Service. It works like it would without those.
+pub fn review(read: Read) -> Read {
+    match read {
+        Read::Fact(fact) => Read::Fact(review_fact(fact)),
+        other => other,
+    }
+}
+
+/// The same, of a fact.
+pub fn review_fact(mut fact: Fact) -> Fact {
+    let Fact::Service(service) = &mut fact else { return fact };
+    let mut found = Vec::new();
+    for (name, value) in service.annotations().iter() {
+        let field = format!("metadata.annotations[{name}]");
+        let objections = MODES.iter().filter_map(|mode| mode.objection_to_annotation(name, value));
+        let object = || model::ObjectRef::service(&service.name);
+        found
+            .extend(objections.map(|objection| Report::new(object(), &field, value, objection).as_warning()));
+    }
+    if !found.is_empty() {
+        service.reports = service.reports.iter().cloned().chain(found).collect();
+    }
+    fact
 }

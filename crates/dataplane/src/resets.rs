@@ -37,7 +37,7 @@ const SIZE: u32 = 65_536;
 /// Resets these connections at their next packet.
 pub fn add<K: Kernel>(kernel: &mut K, connections: &[Tuple]) -> Result<(), Error> {
     for family in Family::ALL {
-        let is_v4 = family == Family::Ip;
+        let is_v4 = family == Family::V4;
         let of_family = connections.iter().filter(|one| one.source.0.is_ipv4() == is_v4);
         let elements: Vec<Element> = of_family.map(element).collect();
         if !elements.is_empty() {
@@ -117,10 +117,10 @@ mod tests {
         add(&mut kernel, &[v4, v6]).unwrap();
         for family in Family::ALL {
             let listed = kernel.list(family, TABLE).unwrap().expect("there is a table");
-            assert_eq!(listed.chains.len(), 2, "{family}");
-            assert_eq!(listed.rules.len(), 2, "one rule for each chain: {family}");
+            assert_eq!(listed.chains.len(), 2, "{family:?}");
+            assert_eq!(listed.rules.len(), 2, "one rule for each chain: {family:?}");
         }
         assert!(remove(&mut kernel).unwrap());
-        assert!(kernel.list(Family::Ip, TABLE).unwrap().is_none());
+        assert!(kernel.list(Family::V4, TABLE).unwrap().is_none());
     }
 }

@@ -72,7 +72,7 @@ pub fn serving(
     is_skipped: impl Fn(Served) -> bool,
 ) -> Result<BTreeSet<Served>, Error> {
     let mut found = BTreeSet::new();
-    for (family, name) in [(Family::Ip, model::Family::V4), (Family::Ip6, model::Family::V6)] {
+    for (family, name) in [(Family::V4, model::Family::V4), (Family::V6, model::Family::V6)] {
         let tables = nft.tables(family)?;
         let is_there = |sign: &&&str| tables.iter().any(|table| &*table.name == **sign && !table.is_dormant);
         found.extend(signs.tables.iter().filter(is_there).map(|sign| Served::Table(sign, name)));
@@ -111,13 +111,6 @@ fn serving_by_legacy(
 ) -> BTreeSet<Served> {
     let is_beginning = |table: Table, chain: &str| table == Table::Nat && signs.chains.contains(&chain);
     let found = legacy.iter().filter(|legacy| legacy.may_have(is_beginning));
-    let found = found.map(|legacy| Served::Chains(Variant::Legacy, family_of(legacy)));
+    let found = found.map(|legacy| Served::Chains(Variant::Legacy, legacy.family));
     found.filter(|served| !is_skipped(*served)).collect()
-}
-
-fn family_of(legacy: &Legacy) -> model::Family {
-    match legacy.family {
-        kernel::xtables::Family::V4 => model::Family::V4,
-        kernel::xtables::Family::V6 => model::Family::V6,
-    }
 }

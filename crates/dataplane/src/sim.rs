@@ -311,7 +311,7 @@ pub fn sim_packet(packet: &Packet, node: &NodeView) -> SimPacket {
     };
     let interface = packet.interface.clone().unwrap_or_else(|| INTERFACE.into());
     SimPacket {
-        family: if packet.destination.is_ipv4() { nft::Family::Ip } else { nft::Family::Ip6 },
+        family: if packet.destination.is_ipv4() { nft::Family::V4 } else { nft::Family::V6 },
         path: if is_own { Path::Output } else { Path::Arrives(interface) },
         source: packet.source,
         destination: packet.destination,

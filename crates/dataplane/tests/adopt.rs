@@ -39,11 +39,11 @@ fn held(small: &Small) -> Simulated {
 }
 
 fn listed(dataplane: &mut Nftables<Simulated>) -> Option<Listed> {
-    twin::comparable(dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap())
+    twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap())
 }
 
 fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
-    let tables = dataplane.kernel().tables(Family::Ip).unwrap();
+    let tables = dataplane.kernel().tables(Family::V4).unwrap();
     tables.iter().map(|table| table.name.to_string()).collect()
 }
 
@@ -118,7 +118,7 @@ fn what_is_not_known_yet_is_no_reason_to_touch_the_table_of_another() {
 /// A table as upstream has it, in few words.
 fn strangers() -> Simulated {
     let mut kernel = Simulated::default();
-    let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+    let mut transaction = Transaction::new(Family::V4, "kube-proxy");
     transaction.push(Operation::AddTable(Some("rules for kube-proxy".into())));
     transaction.push(Operation::AddSet(Set::new("cluster-ips", &[Field::Destination])));
     transaction.push(Operation::AddChain(Chain::new("services")));
@@ -137,7 +137,7 @@ fn another_layout_is_replaced_with_ours_beside_it() {
     let wanted = listed(&mut wanted);
     for comment in [Some("portway layout 0"), Some("portway layout 2"), None] {
         let mut kernel = Simulated::default();
-        let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+        let mut transaction = Transaction::new(Family::V4, "kube-proxy");
         transaction.push(Operation::AddTable(comment.map(Into::into)));
         kernel.run(&transaction).unwrap();
         let mut dataplane = fresh(&kernel);
@@ -155,7 +155,7 @@ fn another_layout_is_replaced_with_ours_beside_it() {
 fn a_table_beside_ours_that_a_crash_left_goes_with_the_first_sync_and_by_cleanup() {
     let small = web_and(&[]);
     let mut kernel = held(&small);
-    let mut beside = Transaction::new(Family::Ip, "kube-proxy-beside");
+    let mut beside = Transaction::new(Family::V4, "kube-proxy-beside");
     beside.push(Operation::AddTable(Some("portway layout 1".into())));
     kernel.run(&beside).unwrap();
 
@@ -212,7 +212,7 @@ fn stray_replies_pass_where_the_tracker_is_strict_and_the_setting_is_read_at_eac
         Nftables::beside(Simulated::default(), &model::Family::ALL, Options::default(), loose("0"));
     let has_rule = |dataplane: &mut Nftables<Simulated>| {
         dataplane.settle().unwrap();
-        let listed = dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap().unwrap();
+        let listed = dataplane.kernel().list(Family::V4, "kube-proxy").unwrap().unwrap();
         listed.rules.get("stray-replies").is_some_and(|rules| rules.len() == 1)
     };
     for value in ["0", "1", "0"] {

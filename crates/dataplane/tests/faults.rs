@@ -221,11 +221,11 @@ fn a_passing_refusal_withholds_nobody() {
 #[test]
 fn cleanup_leaves_tables_of_others_alone() {
     let mut dataplane = empty();
-    let mut foreign = Transaction::new(Family::Ip, "kube-proxy");
+    let mut foreign = Transaction::new(Family::V4, "kube-proxy");
     foreign.push(Operation::AddTable(Some("rules for kube-proxy".into())));
     dataplane.kernel().run(&foreign).unwrap();
     dataplane.sync(&ForwardingTable::default(), Scope::Changed(&BTreeSet::new())).unwrap();
-    let mut other = Transaction::new(Family::Ip, "mine");
+    let mut other = Transaction::new(Family::V4, "mine");
     other.push(Operation::AddTable(None));
     dataplane.kernel().run(&other).unwrap();
     dataplane.cleanup().unwrap();

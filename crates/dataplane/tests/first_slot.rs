@@ -24,9 +24,9 @@ fn meets_two_generations(affinity: &str, map: &str) -> Simulated {
     let mut dataplane = Nftables::new(Simulated::default(), Options::default());
     dataplane.sync(&small.table, Scope::Everything).unwrap();
     let mut kernel = dataplane.kernel().clone();
-    let elements = kernel.list(Family::Ip, TABLE).unwrap().unwrap().sets[map].elements.clone();
+    let elements = kernel.list(Family::V4, TABLE).unwrap().unwrap().sets[map].elements.clone();
     assert_eq!(elements.len(), 3, "{elements:?}");
-    let mut transaction = Transaction::new(Family::Ip, TABLE);
+    let mut transaction = Transaction::new(Family::V4, TABLE);
     transaction.delete_elements(&map.into(), elements.into_iter().filter(|e| !is_first(e)).collect());
     kernel.run(&transaction).unwrap();
     kernel
@@ -38,7 +38,7 @@ fn is_first(element: &Element) -> bool {
 
 fn packet() -> SimPacket {
     SimPacket {
-        family: Family::Ip,
+        family: Family::V4,
         path: Path::Arrives("veth0".into()),
         source: [10, 244, 1, 9].into(),
         destination: [10, 96, 0, 10].into(),
@@ -80,7 +80,7 @@ fn what_a_packet_may_still_look_for_goes_later() {
     let synced = dataplane.sync(&small.table, Scope::Changed(&changed)).unwrap();
     assert!(synced.settle_after.is_some());
     let count = |dataplane: &mut Nftables<Simulated>, set: &str| {
-        dataplane.kernel().list(Family::Ip, TABLE).unwrap().unwrap().sets[set].elements.len()
+        dataplane.kernel().list(Family::V4, TABLE).unwrap().unwrap().sets[set].elements.len()
     };
     assert_eq!((count(&mut dataplane, "endpoints"), count(&mut dataplane, "classes")), (3, 2));
     let synced = dataplane.settle().unwrap();

@@ -35,7 +35,7 @@ fn web() -> ForwardingTable {
 fn packet(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
     let (source, destination): (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
     SimPacket {
-        family: if source.is_ipv4() { nft::Family::Ip } else { nft::Family::Ip6 },
+        family: if source.is_ipv4() { nft::Family::V4 } else { nft::Family::V6 },
         path,
         source,
         destination,
@@ -48,7 +48,7 @@ fn packet(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
 }
 
 fn send(mode: &mut Iptables<Simulated>, packet: &SimPacket, state: State) -> Outcome {
-    let at = usize::from(packet.family == nft::Family::Ip6);
+    let at = usize::from(packet.family == nft::Family::V6);
     let door = mode.doors().nth(at).unwrap();
     door.send_as(packet, &BTreeSet::from([state]), Duration::ZERO, &mut |_| true)
 }

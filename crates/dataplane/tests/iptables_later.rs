@@ -43,7 +43,7 @@ fn cluster() -> ForwardingTable {
 
 fn tcp(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
     SimPacket {
-        family: nft::Family::Ip,
+        family: nft::Family::V4,
         path,
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),

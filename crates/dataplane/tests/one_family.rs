@@ -23,14 +23,14 @@ fn a_family_that_is_not_served_is_neither_written_nor_compared_nor_removed() {
     let mut only_v4 = beside(Simulated::default(), &[model::Family::V4]);
     assert!(only_v4.differences(&small.table).unwrap().iter().all(|line| !line.contains("ip6")));
     only_v4.sync(&small.table, Scope::Everything).unwrap();
-    assert!(only_v4.kernel().list(Family::Ip, "kube-proxy").unwrap().is_some());
-    assert_eq!(only_v4.kernel().tables(Family::Ip6), Ok(Vec::new()));
+    assert!(only_v4.kernel().list(Family::V4, "kube-proxy").unwrap().is_some());
+    assert_eq!(only_v4.kernel().tables(Family::V6), Ok(Vec::new()));
     assert_eq!(only_v4.differences(&small.table).unwrap(), Vec::<String>::new());
 
     let mut both = beside(only_v4.kernel().clone(), &model::Family::ALL);
     both.sync(&small.table, Scope::Everything).unwrap();
     let mut only_v4 = beside(both.kernel().clone(), &[model::Family::V4]);
     only_v4.cleanup().unwrap();
-    assert_eq!(only_v4.kernel().tables(Family::Ip), Ok(Vec::new()));
-    assert_eq!(only_v4.kernel().tables(Family::Ip6).unwrap().len(), 1);
+    assert_eq!(only_v4.kernel().tables(Family::V4), Ok(Vec::new()));
+    assert_eq!(only_v4.kernel().tables(Family::V6).unwrap().len(), 1);
 }

@@ -55,7 +55,7 @@ fn walk<K: Kernel>(dataplane: &mut Nftables<K>) -> usize {
     dataplane.settle().unwrap();
     let mut fresh = Nftables::new(Simulated::default(), Options::default());
     fresh.sync(&small.table, Scope::Everything).unwrap();
-    let list = |kernel: &mut dyn Kernel| twin::comparable(kernel.list(Family::Ip, "kube-proxy").unwrap());
+    let list = |kernel: &mut dyn Kernel| twin::comparable(kernel.list(Family::V4, "kube-proxy").unwrap());
     let (one, other) = (list(dataplane.kernel()), list(fresh.kernel()));
     assert!(one == other, "{}", twin::difference(one.as_ref(), other.as_ref()));
     count

@@ -63,14 +63,14 @@ fn what_others_did_to_our_table_is_put_right() {
     for (name, operations) in changes {
         let mut dataplane = Nftables::new(Simulated::default(), Options::default());
         dataplane.sync(&small.table, Scope::Everything).unwrap();
-        let good = twin::comparable(dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap());
-        let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+        let good = twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap());
+        let mut transaction = Transaction::new(Family::V4, "kube-proxy");
         transaction.extend(operations);
         dataplane.kernel().run(&transaction).unwrap();
         assert!(!dataplane.differences(&small.table).unwrap().is_empty(), "{name} is told by `differences`");
         dataplane.sync(&small.table, Scope::Everything).unwrap();
         dataplane.settle().unwrap();
-        let repaired = twin::comparable(dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap());
+        let repaired = twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap());
         assert!(repaired == good, "{name}: {}", twin::difference(repaired.as_ref(), good.as_ref()));
         let again = dataplane.sync(&small.table, Scope::Everything).unwrap();
         assert_eq!((again.operations, again.settle_after), (0, None), "{name}");
@@ -85,7 +85,7 @@ fn a_change_that_finds_the_table_gone_writes_all_of_it() {
     for (endpoint, operation) in damages {
         let mut dataplane = Nftables::new(Simulated::default(), Options::default());
         dataplane.sync(&small.table, Scope::Everything).unwrap();
-        let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+        let mut transaction = Transaction::new(Family::V4, "kube-proxy");
         transaction.push(operation);
         dataplane.kernel().run(&transaction).unwrap();
         small.take_changed();

@@ -78,7 +78,7 @@ fn what_somebody_else_wrote_is_found_by_the_next_full_pass() {
     let mut mode = Nftables::new(Counting::default(), Options::default());
     mode.sync(&table(3), Scope::Everything).expect("it is taken");
     let read = mode.kernel().listings;
-    let mut foreign = Transaction::new(Family::Ip, "kube-proxy");
+    let mut foreign = Transaction::new(Family::V4, "kube-proxy");
     foreign.push(Operation::FlushSet("endpoints".into()));
     mode.kernel().run(&foreign).expect("anybody may do so");
 

@@ -11,7 +11,7 @@ use kernel::nft::{
     Policy, PriorityFrom, Protocol, Rule, Selector, Set, Statement, Transaction, Value, Verdict,
 };
 
-const FAMILY: Family = Family::Ip;
+const FAMILY: Family = Family::V4;
 const TABLE: &str = "kube-proxy";
 const SLOTS: u32 = 4;
 const CHANGES: u32 = 200;

@@ -22,6 +22,7 @@ pub fn of(stream: &UnixStream) -> io::Result<Peer> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     let pointer: *mut libc::ucred = &raw mut found;
+    // rustix has this call too, but takes for granted that the process has a number: one of another PID namespace has 0 here.
     // SAFETY: `pointer` is valid for writes of `size` bytes, and both live during the call.
     let got = unsafe {
         libc::getsockopt(
@@ -39,10 +40,8 @@ pub fn of(stream: &UnixStream) -> io::Result<Peer> {
 }
 
 /// The user that this process runs as.
-#[expect(unsafe_code, reason = "geteuid(2) is a call into the kernel")]
 pub fn own_user() -> u32 {
-    // SAFETY: it takes nothing, returns a number, and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 //! those of others without waiting.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use libc::c_int;
-
-use crate::socket::sys::check;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
 /// A pipe, both ends.
 #[derive(Debug)]
@@ -18,13 +17,8 @@ pub struct Pipe {
 
 impl Pipe {
     /// A pipe of about this size; smaller where the user's pipes have no room left (`fs.pipe-user-pages-soft`).
-    #[expect(unsafe_code, reason = "pipe2(2) fills an array, and taking ownership of what it returns")]
     pub fn new(wanted: usize) -> io::Result<Self> {
-        let mut fds: [c_int; 2] = [-1; 2];
-        // SAFETY: the array has room for the two descriptors and lives during the call.
-        check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-        // SAFETY: the kernel has just given us both descriptors; nobody else owns them.
-        let (output, input) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+        let (output, input) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let size = grow(&input, wanted);
         Ok(Self { output, input, size })
     }
@@ -36,46 +30,35 @@ impl Pipe {
 
     /// Takes bytes out of a socket: how many; 0 at its end; `WouldBlock` when there is none, or the pipe is full.
     pub fn fill(&self, from: BorrowedFd<'_>) -> io::Result<usize> {
-        splice(from.as_raw_fd(), self.input.as_raw_fd(), self.size)
+        splice(from, self.input.as_fd(), self.size)
     }
 
     /// Gives at most `count` bytes to a socket: how many; `WouldBlock` when there is no room.
     pub fn drain(&self, to: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
-        splice(self.output.as_raw_fd(), to.as_raw_fd(), count)
+        splice(self.output.as_fd(), to, count)
     }
 }
 
 /// From now on, reading from this descriptor waits for nothing (`WouldBlock`). For one end of a pipe this says nothing of the other.
-#[expect(unsafe_code, reason = "fcntl(2)")]
 pub fn wait_for_nothing(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: both commands take plain numbers, and the descriptor is open.
-    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
-    Ok(())
+    Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
 }
 
-#[expect(unsafe_code, reason = "splice(2)")]
-fn splice(from: c_int, to: c_int, count: usize) -> io::Result<usize> {
-    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
-    // SAFETY: null pointers say that neither side has an offset; no memory of ours is concerned.
-    let moved = unsafe { libc::splice(from, std::ptr::null_mut(), to, std::ptr::null_mut(), count, flags) };
-    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    Ok(rustix::pipe::splice(from, None, to, None, count, flags)?)
 }
 
 /// Grows a pipe as far as the kernel lets us; returns its size.
-#[expect(unsafe_code, reason = "fcntl(2)")]
 fn grow(pipe: &OwnedFd, wanted: usize) -> usize {
-    let mut attempt = c_int::try_from(wanted).unwrap_or(c_int::MAX);
+    const LARGEST: usize = i32::MAX as usize;
+    let mut attempt = wanted.min(LARGEST);
     loop {
-        // SAFETY: these commands take plain numbers.
-        let now = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) };
+        let now = fcntl_getpipe_size(pipe).unwrap_or(0);
         if now >= attempt {
-            return usize::try_from(now).unwrap_or(0);
+            return now;
         }
-        // SAFETY: as above.
-        let grown = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, attempt) };
-        if let Ok(size) = usize::try_from(grown) {
+        if let Ok(size) = fcntl_setpipe_size(pipe, attempt) {
             return size;
         }
         attempt /= 2;

@@ -3,12 +3,13 @@
 //! In: descriptors, each with a number of the caller's. Out: the numbers of those where something happened.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use libc::c_int;
-
-use crate::socket::sys::check;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
 
 /// Waits for descriptors.
 #[derive(Debug)]
@@ -29,13 +30,12 @@ pub enum Interest {
 }
 
 impl Interest {
-    fn flags(self) -> u32 {
-        let flags = match self {
-            Interest::Duplex => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET,
-            Interest::Readable => libc::EPOLLIN | libc::EPOLLET,
-            Interest::Shared => libc::EPOLLIN | libc::EPOLLEXCLUSIVE,
-        };
-        flags.cast_unsigned()
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Duplex => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
+            Interest::Readable => EventFlags::IN | EventFlags::ET,
+            Interest::Shared => EventFlags::IN | EventFlags::EXCLUSIVE,
+        }
     }
 }
 
@@ -44,39 +44,38 @@ impl Interest {
 pub struct Event {
     /// The number that it was added with.
     pub token: u64,
-    flags: c_int,
+    flags: EventFlags,
 }
 
 impl Event {
     /// Is there something to read: bytes, the end, or an error?
     pub fn is_readable(self) -> bool {
-        self.has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+        self.has(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
     }
 
     /// Is there room to write, or would writing fail?
     pub fn is_writable(self) -> bool {
-        self.has(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR)
+        self.has(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR)
     }
 
     /// Does the peer send nothing more after what can be read?
     pub fn is_ended(self) -> bool {
-        self.has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+        self.has(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
     }
 
     /// Has the socket failed?
     pub fn is_failed(self) -> bool {
-        self.has(libc::EPOLLERR)
+        self.has(EventFlags::ERR)
     }
 
-    fn has(self, wanted: c_int) -> bool {
-        self.flags & wanted != 0
+    fn has(self, wanted: EventFlags) -> bool {
+        self.flags.intersects(wanted)
     }
 }
 
 /// Room for events.
 pub struct Events {
-    list: Vec<libc::epoll_event>,
-    count: usize,
+    list: Vec<epoll::Event>,
 }
 
 impl std::fmt::Debug for Events {
@@ -88,67 +87,50 @@ impl std::fmt::Debug for Events {
 impl Events {
     /// Room for so many.
     pub fn with_room_for(count: usize) -> Self {
-        Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; count], count: 0 }
+        Self { list: Vec::with_capacity(count) }
     }
 
     /// Those of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> {
-        self.list[..self.count]
-            .iter()
-            .map(|event| Event { token: event.u64, flags: event.events.cast_signed() })
+        self.list.iter().map(|event| Event { token: event.data.u64(), flags: event.flags })
     }
 
     /// How many the last wait brought.
     pub fn count(&self) -> usize {
-        self.count
+        self.list.len()
     }
 }
 
 impl Poll {
     /// Waits for nothing yet.
-    #[expect(unsafe_code, reason = "epoll_create1(2) and taking ownership of what it returns")]
     pub fn new() -> io::Result<Self> {
-        // SAFETY: it takes a plain number.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// From now on waits for this one too, until it is closed or removed.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, libc::epoll_event { events: interest.flags(), u64: token })
+        Ok(epoll::add(&self.fd, fd, EventData::new_u64(token), interest.flags())?)
     }
 
     /// Waits for this one no more.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, fd, libc::epoll_event { events: 0, u64: 0 })
-    }
-
-    #[expect(unsafe_code, reason = "epoll_ctl(2) reads a struct through a pointer")]
-    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, mut event: libc::epoll_event) -> io::Result<()> {
-        // SAFETY: the event lives during the call; both descriptors are open while borrowed.
-        let result =
-            unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event) };
-        check(result).map(drop)
+        Ok(epoll::delete(&self.fd, fd)?)
     }
 
     /// Waits until something happens, for so long at most. A signal ends it early, with nothing.
-    #[expect(unsafe_code, reason = "epoll_wait(2) fills an array through a pointer")]
     pub fn wait(&self, events: &mut Events, limit: Option<Duration>) -> io::Result<()> {
-        // Rounded up, so that a wait that has run out has really lasted as long.
-        let limit =
-            limit.map_or(-1, |limit| c_int::try_from(limit.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
-        let room = c_int::try_from(events.list.len()).unwrap_or(c_int::MAX);
-        events.count = 0;
-        // SAFETY: the array has room for as many events as we say, and lives during the call.
-        let got = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events.list.as_mut_ptr(), room, limit) };
-        match check(got) {
-            Ok(count) => events.count = usize::try_from(count).unwrap_or(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        events.list.clear();
+        match epoll::wait(&self.fd, spare_capacity(&mut events.list), limit.map(timeout).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        Ok(())
     }
+}
+
+/// In whole milliseconds: rounded up, so that a wait that has run out has really lasted as long, and no more than the kernel takes.
+pub(crate) fn timeout(limit: Duration) -> Timespec {
+    let milliseconds = i32::try_from(limit.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    Timespec { tv_sec: i64::from(milliseconds / 1000), tv_nsec: (milliseconds % 1000 * 1_000_000).into() }
 }
 
 /// Wakes a thread that waits.
@@ -159,20 +141,14 @@ pub struct Waker {
 
 impl Waker {
     /// To be added to a [`Poll`] as [`Interest::Readable`].
-    #[expect(unsafe_code, reason = "eventfd(2) and taking ownership of what it returns")]
     pub fn new() -> io::Result<Self> {
-        // SAFETY: it takes plain numbers.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// Whoever waits for it is told.
-    #[expect(unsafe_code, reason = "eventfd_write(3)")]
     pub fn wake(&self) {
-        // SAFETY: it takes plain numbers. It cannot fail while the descriptor is open and its counter, which would have to
-        // be woken 2^64 times, has room.
-        unsafe { libc::eventfd_write(self.fd.as_raw_fd(), 1) };
+        // It cannot fail while the descriptor is open and its counter, which would have to be woken 2^64 times, has room.
+        let _written = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 }
 

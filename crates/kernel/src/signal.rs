@@ -5,12 +5,18 @@
 //! before the first of them is started.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use libc::c_int;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+
+use crate::poll::timeout;
 
 /// The wish that this process ends.
 #[derive(Debug)]
@@ -89,25 +95,18 @@ impl Hangup {
 }
 
 /// Asks this process once more to end: for whoever has heard it, and goes on as another program that should hear it too.
-#[expect(unsafe_code, reason = "kill(2) takes plain numbers")]
 pub fn ask_again() {
-    // SAFETY: both are plain numbers; the process is this one, which has blocked the signal.
-    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+    // To this process, of the same user: it cannot fail.
+    let _sent = kill_process(getpid(), Signal::TERM);
 }
 
 /// Ends a child at once, with all that it started: those of its process group, which it must have been started as the leader of.
 ///
 /// The child must not have been waited for yet: until then nobody else can have its number.
-#[expect(unsafe_code, reason = "kill(2) takes plain numbers")]
 pub fn kill_group_of(child: &Child) -> io::Result<()> {
     // 0 would be our own group, and 1 everybody.
-    let leader = c_int::try_from(child.id()).ok().filter(|leader| *leader > 1);
-    let leader = leader.ok_or(io::ErrorKind::InvalidInput)?;
-    // SAFETY: both are plain numbers; a negative one is a group.
-    match unsafe { libc::kill(-leader, libc::SIGKILL) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let leader = c_int::try_from(child.id()).ok().filter(|leader| *leader > 1).and_then(Pid::from_raw);
+    Ok(kill_process_group(leader.ok_or(io::ErrorKind::InvalidInput)?, Signal::KILL)?)
 }
 
 /// Has the kernel kill the child when the thread that starts it ends.
@@ -134,43 +133,39 @@ const FOREVER: Duration = Duration::from_millis(i32::MAX as u64);
 /// Whether this signal waits to be heard.
 #[expect(unsafe_code, reason = "sigpending(2) fills a set through a pointer")]
 fn is_pending(signal: c_int) -> io::Result<bool> {
-    // SAFETY: all zeroes is a valid sigset_t: it holds nothing but integers.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a local that lives during the call and is ours to write.
-    if unsafe { libc::sigpending(&raw mut set) } != 0 {
-        return Err(io::Error::last_os_error());
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the pointers are to a local that lives during the calls, and that is read only once the kernel has filled it.
+    unsafe {
+        if libc::sigpending(set.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(libc::sigismember(set.as_ptr(), signal) == 1)
     }
-    // SAFETY: the set was filled by the kernel; the number is a signal.
-    Ok(unsafe { libc::sigismember(&raw const set, signal) } == 1)
 }
 
 /// Whether there is something to read within this time.
-#[expect(unsafe_code, reason = "poll(2) takes a raw array")]
 fn is_readable(fd: &OwnedFd, limit: Duration) -> io::Result<bool> {
-    let milliseconds = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
-    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: the array is the one `polled`, which lives during the call.
-    match unsafe { libc::poll(&raw mut polled, 1, milliseconds) } {
-        0.. => Ok(polled.revents != 0),
-        _ => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            error => Err(error),
-        },
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    match rustix::event::poll(&mut polled, Some(&timeout(limit))) {
+        Ok(_) => Ok(!polled[0].revents().is_empty()),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// The set of these signals.
 #[expect(unsafe_code, reason = "sigemptyset(3) and sigaddset(3) fill a set through a pointer")]
 fn set_of(signals: &[c_int]) -> libc::sigset_t {
-    // SAFETY: all zeroes is a valid sigset_t: it holds nothing but integers.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a local that lives during the call.
-    unsafe { libc::sigemptyset(&raw mut set) };
-    for signal in signals {
-        // SAFETY: the pointer is to a local that lives during the call; a number that is no signal is refused.
-        unsafe { libc::sigaddset(&raw mut set, *signal) };
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the pointer is to a local that lives during the calls; sigemptyset fills all of it, and a number that is no
+    // signal is refused.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
+        set.assume_init()
     }
-    set
 }
 
 /// Blocks or unblocks signals in the calling thread.
@@ -195,17 +190,13 @@ fn open(signals: &libc::sigset_t) -> io::Result<OwnedFd> {
 }
 
 /// Waits for one signal and returns its number.
-#[expect(unsafe_code, reason = "read(2) fills a struct through a pointer")]
 fn read(fd: &OwnedFd) -> io::Result<c_int> {
     const SIZE: usize = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: all zeroes is a valid signalfd_siginfo: it holds nothing but integers.
-    let mut heard: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a local of SIZE bytes that lives during the call and is ours to write.
-    let count = unsafe { libc::read(fd.as_raw_fd(), (&raw mut heard).cast(), SIZE) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    c_int::try_from(heard.ssi_signo).map_err(|_| io::ErrorKind::InvalidData.into())
+    let mut heard = [0; SIZE];
+    rustix::io::read(fd, &mut heard)?;
+    // The number comes first.
+    let number = heard.first_chunk().copied().map_or(0, u32::from_ne_bytes);
+    c_int::try_from(number).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]

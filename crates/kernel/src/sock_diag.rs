@@ -6,19 +6,14 @@
 //! Needs `CAP_NET_ADMIN`, and a kernel with `CONFIG_INET_DIAG_DESTROY`: [`Error::Unsupported`] tells of one without.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
-use crate::netlink::{
-    self, Errno, Header, Message, MessageWriter, Messages, Protocol, Refusal, Socket, flags,
-};
+use crate::netlink::{self, Client, Errno, Subsystem};
 
 const SOCK_DESTROY: u16 = 21;
 /// In any state.
 const ALL_STATES: u32 = u32::MAX;
 /// The kernel compares no cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
-/// The kernel answers a request before `send` returns; this is for a kernel that does not.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Why a socket could not be ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,42 +34,28 @@ pub trait TcpSockets {
 
 /// The sockets of this thread's network namespace.
 #[derive(Debug)]
-pub struct ThisMachine(Socket);
+pub struct ThisMachine(Client);
 
 impl ThisMachine {
     /// Opens the connection to the kernel.
     pub fn open() -> Result<Self, Error> {
-        Ok(Self(Socket::open(Protocol::SocketDiagnostics)?))
+        Ok(Self(Client::open(Subsystem::SocketDiagnostics)?))
     }
 }
 
 impl TcpSockets for ThisMachine {
     fn destroy(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<bool, Error> {
-        let sequence = self.0.next_sequence();
-        let mut writer = MessageWriter::default();
-        let header = Header { kind: SOCK_DESTROY, flags: flags::REQUEST | flags::ACK, sequence, port: 0 };
-        writer.message(header, |m| m.raw(&request(local, remote)));
-        self.0.send(writer.bytes())?;
-        loop {
-            let silent = netlink::Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() };
-            let bytes = self.0.receive(ANSWER_LIMIT)?.ok_or(silent)?;
-            for message in Messages::new(bytes) {
-                match message? {
-                    Message::Ack(head) if head.sequence == sequence => return Ok(true),
-                    Message::Refused(head, refusal) if head.sequence == sequence => return refused(refusal),
-                    // Left over from an earlier request that was given up.
-                    _ => {}
-                }
+        let asked = self.0.run_one("end a socket", (SOCK_DESTROY, 0), |m| m.raw(&request(local, remote)));
+        match asked {
+            Ok(()) => Ok(true),
+            Err(netlink::Error::Refused { refusal, .. }) if refusal.errno == Errno(libc::ENOENT) => Ok(false),
+            Err(netlink::Error::Refused { refusal, .. })
+                if matches!(refusal.errno, Errno(libc::EOPNOTSUPP | libc::EINVAL)) =>
+            {
+                Err(Error::Unsupported)
             }
+            Err(error) => Err(error.into()),
         }
-    }
-}
-
-fn refused(refusal: Refusal) -> Result<bool, Error> {
-    match refusal.errno {
-        Errno(libc::ENOENT) => Ok(false),
-        Errno(libc::EOPNOTSUPP | libc::EINVAL) => Err(Error::Unsupported),
-        _ => Err(netlink::Error::Refused { action: "end a socket".to_owned(), refusal }.into()),
     }
 }
 

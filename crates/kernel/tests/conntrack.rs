@@ -247,8 +247,8 @@ mod needs_root {
     fn serve_udp(family: nft::Family) -> bool {
         use nft::{Element, Operation, Protocol, Value};
         let lines = match family {
-            nft::Family::Ip => ["addr add 10.1.0.1/32 dev lo", "route add 10.96.0.0/16 dev lo"],
-            nft::Family::Ip6 => ["addr add fd00:1::1/128 dev lo nodad", "-6 route add fd00:96::/32 dev lo"],
+            nft::Family::V4 => ["addr add 10.1.0.1/32 dev lo", "route add 10.96.0.0/16 dev lo"],
+            nft::Family::V6 => ["addr add fd00:1::1/128 dev lo nodad", "-6 route add fd00:96::/32 dev lo"],
         };
         if !common::ip(&["link set lo up"]) || !common::ip(&lines) {
             return false;
@@ -269,7 +269,7 @@ mod needs_root {
 
     #[test]
     fn root_flows_of_real_packets_are_told_by_who_answers_them() {
-        for (family, rules) in [(Family::V4, nft::Family::Ip), (Family::V6, nft::Family::Ip6)] {
+        for (family, rules) in [(Family::V4, nft::Family::V4), (Family::V6, nft::Family::V6)] {
             let Some(mut real) = real(Netlink::open) else { return };
             if !serve_udp(rules) {
                 return;

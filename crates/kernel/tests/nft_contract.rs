@@ -56,8 +56,8 @@ fn root_writing_the_layout_again_changes_nothing() {
 #[test]
 fn root_an_absent_table_is_listed_as_absent() {
     let Some(mut real) = common::own_kernel() else { return };
-    assert_eq!(real.list(Family::Ip, TABLE).unwrap(), None);
-    assert_eq!(Simulated::default().list(Family::Ip, TABLE).unwrap(), None);
+    assert_eq!(real.list(Family::V4, TABLE).unwrap(), None);
+    assert_eq!(Simulated::default().list(Family::V4, TABLE).unwrap(), None);
 }
 
 /// Runs each step on both, and compares what they say and what they hold.
@@ -65,14 +65,14 @@ fn agree(steps: Vec<(&str, Vec<Operation>, Option<i32>)>) {
     let Some(mut real) = common::own_kernel() else { return };
     let mut twin = Simulated::default();
     for (name, operations, expected) in steps {
-        let mut transaction = Transaction::new(Family::Ip, TABLE);
+        let mut transaction = Transaction::new(Family::V4, TABLE);
         transaction.extend(operations);
         let (said, meant) = (real.run(&transaction), twin.run(&transaction));
         assert_eq!(number(&said), expected, "the kernel, {name}: {said:?}");
         assert_eq!(number(&meant), expected, "the twin, {name}: {meant:?}");
         assert_eq!(place(&said), place(&meant), "{name}: {said:?} {meant:?}");
-        let real = without_handles(real.list(Family::Ip, TABLE).unwrap());
-        assert_eq!(real, without_handles(twin.list(Family::Ip, TABLE).unwrap()), "{name}");
+        let real = without_handles(real.list(Family::V4, TABLE).unwrap());
+        assert_eq!(real, without_handles(twin.list(Family::V4, TABLE).unwrap()), "{name}");
     }
 }
 
@@ -296,7 +296,7 @@ fn root_verdicts_and_hooks_are_refused_alike() {
 #[test]
 fn root_a_refusal_names_the_operation_and_the_element() {
     let Some(mut real) = common::own_kernel() else { return };
-    let mut transaction = Transaction::new(Family::Ip, TABLE);
+    let mut transaction = Transaction::new(Family::V4, TABLE);
     transaction.push(Operation::AddTable(None));
     transaction.push(Operation::AddSet(Set::verdict_map("v", &[Field::Port])));
     transaction.push(chain("a"));
@@ -309,13 +309,13 @@ fn root_a_refusal_names_the_operation_and_the_element() {
          or directory; something that it names is not there: nothing was applied"
     );
     assert!(!error.retry_helps());
-    assert_eq!(real.list(Family::Ip, TABLE).unwrap(), None);
+    assert_eq!(real.list(Family::V4, TABLE).unwrap(), None);
 }
 
 #[test]
 fn root_of_thousands_of_refusals_the_first_is_told() {
     let Some(mut real) = common::own_kernel() else { return };
-    let mut transaction = Transaction::new(Family::Ip, TABLE);
+    let mut transaction = Transaction::new(Family::V4, TABLE);
     transaction.push(Operation::AddTable(None));
     transaction.extend((0..5000).map(|number| Operation::DeleteChain(format!("absent-{number}").into())));
     let error = real.run(&transaction).unwrap_err();
@@ -335,12 +335,12 @@ fn root_somebody_elses_table_is_listed_without_failing() {
     }";
     let Some(output) = common::run("nft", &["-f", "-"], foreign) else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let listed = real.list(Family::Ip, TABLE).unwrap().unwrap();
+    let listed = real.list(Family::V4, TABLE).unwrap().unwrap();
     assert!(listed.unknown.contains(&"chain mangle".to_owned()), "{:?}", listed.unknown);
     assert!(listed.unknown.contains(&"set service-ips".to_owned()), "{:?}", listed.unknown);
     assert!(listed.chains.contains_key("services"));
-    real.run(&layout::full(Family::Ip)).unwrap();
-    let listed = real.list(Family::Ip, TABLE).unwrap().unwrap();
+    real.run(&layout::full(Family::V4)).unwrap();
+    let listed = real.list(Family::V4, TABLE).unwrap().unwrap();
     assert_eq!(listed.unknown, Vec::<String>::new(), "taken over in one transaction");
 }
 
@@ -350,7 +350,7 @@ fn root_a_transaction_for_an_older_generation_is_not_applied() {
     let mut twin = Simulated::default();
     let kernels: [&mut dyn Kernel; 2] = [&mut real, &mut twin];
     for kernel in kernels {
-        let mut transaction = Transaction::new(Family::Ip, TABLE);
+        let mut transaction = Transaction::new(Family::V4, TABLE);
         transaction.push(Operation::AddTable(None));
         transaction.only_in_generation = Some(kernel.generation().unwrap());
         kernel.run(&transaction).unwrap();

@@ -156,7 +156,7 @@ impl Random {
     }
 
     fn transaction(&mut self) -> Transaction {
-        let mut transaction = Transaction::new(Family::Ip, TABLE);
+        let mut transaction = Transaction::new(Family::V4, TABLE);
         if self.below(2) == 0 {
             transaction.push(self.one(&["x", "y"]).into_table());
         }
@@ -179,7 +179,7 @@ impl IntoTable for &str {
 }
 
 fn listed(kernel: &mut dyn Kernel) -> Option<Listed> {
-    let mut listed = kernel.list(Family::Ip, TABLE).unwrap()?;
+    let mut listed = kernel.list(Family::V4, TABLE).unwrap()?;
     listed.rules.values_mut().flatten().for_each(|rule| rule.handle = 0);
     Some(listed)
 }

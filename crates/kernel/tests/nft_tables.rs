@@ -47,7 +47,7 @@ impl OtherTables for Busy {
 
 fn kernel() -> Simulated {
     let mut kernel = Simulated::default();
-    let mut made = Transaction::new(nft::Family::Ip, "nat");
+    let mut made = Transaction::new(nft::Family::V4, "nat");
     made.replace_table(None);
     made.extend(["PREROUTING", "A"].map(|name| Operation::AddChain(Chain::new(name))));
     made.push(Operation::AddRule(Rule::new("PREROUTING", [Statement::jump("A")])));
@@ -60,7 +60,7 @@ fn a_change_between_the_look_and_the_deletion_is_a_refusal() {
     let text = "*nat\n-D PREROUTING -j A\nCOMMIT\n";
     let mut still = kernel();
     NftTables::new(&mut still, Family::V4).restore(text).expect("nobody changes anything");
-    assert_eq!(still.other_rules(nft::Family::Ip, "nat"), Ok(Vec::new()));
+    assert_eq!(still.other_rules(nft::Family::V4, "nat"), Ok(Vec::new()));
     let mut busy = Busy(kernel());
     let refused = NftTables::new(&mut busy, Family::V4).restore(text).unwrap_err();
     assert!(refused.to_string().contains("somebody else changed nf_tables meanwhile"), "{refused}");

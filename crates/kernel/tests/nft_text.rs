@@ -53,7 +53,7 @@ fn lists_every_rule(program: &str) {
             );
             rules += 1;
         }
-        eprintln!("{family}: nft listed {rules} rules as printed");
+        eprintln!("{family:?}: nft listed {rules} rules as printed");
     }
 }
 
@@ -66,7 +66,7 @@ fn as_listed(line: &str) -> String {
 #[test]
 fn root_nft_shows_sets_elements_and_comments() {
     let Some(mut kernel) = common::own_kernel() else { return };
-    kernel.run(&layout::full(Family::Ip)).unwrap();
+    kernel.run(&layout::full(Family::V4)).unwrap();
     let Some(listing) = listing() else { return };
     for text in [
         "comment \"portway layout 1\"",
@@ -106,7 +106,7 @@ fn root_nft_accepts_the_printed_script() {
 fn checkable(mut transaction: Transaction) -> Transaction {
     let version = nft(&["--version"], "").map(|output| output.stdout).unwrap_or_default();
     let is_old = String::from_utf8_lossy(&version).contains("v1.0.");
-    if is_old && transaction.family == Family::Ip6 {
+    if is_old && transaction.family == Family::V6 {
         transaction.operations.retain(|operation| match operation {
             Operation::AddRule(rule) => !rule
                 .statements
@@ -121,12 +121,12 @@ fn checkable(mut transaction: Transaction) -> Transaction {
 #[test]
 fn root_what_nft_reads_from_our_script_is_what_we_write() {
     let Some(mut kernel) = common::own_kernel() else { return };
-    let transaction = layout::full(Family::Ip);
+    let transaction = layout::full(Family::V4);
     let Some(output) = nft(&["-f", "-"], &transaction.script()) else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let theirs = (kernel.list(Family::Ip, TABLE).unwrap().unwrap(), listing());
+    let theirs = (kernel.list(Family::V4, TABLE).unwrap().unwrap(), listing());
     kernel.run(&transaction).unwrap();
-    let ours = (kernel.list(Family::Ip, TABLE).unwrap().unwrap(), listing());
+    let ours = (kernel.list(Family::V4, TABLE).unwrap().unwrap(), listing());
     assert_eq!(theirs.0.unknown, Vec::<String>::new());
     assert_eq!(theirs.0.sets, ours.0.sets);
     assert_eq!(theirs.0.chains, ours.0.chains);

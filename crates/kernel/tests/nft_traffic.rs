@@ -40,10 +40,10 @@ fn connect(address: IpAddr) -> std::io::Result<TcpStream> {
 fn playground(family: Family) -> Option<(Netlink, Endpoints)> {
     let mut kernel = common::own_kernel()?;
     let lines = match family {
-        Family::Ip => {
+        Family::V4 => {
             ["addr add 10.1.0.1/32 dev lo", "addr add 10.1.0.2/32 dev lo", "route add 10.96.0.0/16 dev lo"]
         }
-        Family::Ip6 => [
+        Family::V6 => [
             "addr add fd00:1::1/128 dev lo nodad",
             "addr add fd00:1::2/128 dev lo nodad",
             "-6 route add fd00:96::/32 dev lo",
@@ -168,7 +168,7 @@ fn root_a_source_outside_every_allowed_range_is_dropped() {
         let Some((mut kernel, _endpoints)) = playground(family) else { return };
         let Prefix { address, .. } = layout::pods(family);
         // Addresses that end in 0 or 1, so pod 1 is inside and pod 2 is not.
-        let length = if family == Family::Ip { 31 } else { 127 };
+        let length = if family == Family::V4 { 31 } else { 127 };
         let allowed = Element::interval(&[
             Part::Exact(service(family, 50).into()),
             Part::Exact(Value::Protocol(Protocol::UDP)),
@@ -193,7 +193,7 @@ fn root_prefixes_match_their_addresses_and_no_others() {
     for family in Family::ALL {
         let Some((mut kernel, _endpoints)) = playground(family) else { return };
         let Prefix { address, .. } = layout::pods(family);
-        let whole = if family == Family::Ip { 32 } else { 128 };
+        let whole = if family == Family::V4 { 32 } else { 128 };
         for (length, first_is_in) in [(whole - 1, true), (whole - 8, true), (whole - 2, true), (whole, false)]
         {
             let prefix = Prefix { address, length };

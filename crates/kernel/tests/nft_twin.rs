@@ -52,7 +52,7 @@ fn each_slot_leads_to_its_endpoint_and_the_source_of_a_pod_is_kept() {
 
 #[test]
 fn outside_clients_are_masqueraded_and_a_foreign_mark_is_kept() {
-    let family = Family::Ip;
+    let family = Family::V4;
     let outside = "172.16.0.10".parse().unwrap();
     let packet = SimPacket { mark: 0x2_0001, ..packet(family, outside, service(family, 10)) };
     let outcome = send(&mut twin(family), &packet, 0);
@@ -62,7 +62,7 @@ fn outside_clients_are_masqueraded_and_a_foreign_mark_is_kept() {
 
 #[test]
 fn a_pod_that_is_sent_back_to_itself_is_masqueraded() {
-    let family = Family::Ip6;
+    let family = Family::V6;
     let packet = packet(family, pod(family, 1), service(family, 10));
     assert!(send(&mut twin(family), &packet, 0).masqueraded);
     assert!(!send(&mut twin(family), &packet, 1).masqueraded);
@@ -70,7 +70,7 @@ fn a_pod_that_is_sent_back_to_itself_is_masqueraded() {
 
 #[test]
 fn a_service_without_endpoints_is_refused_by_reset_or_icmp() {
-    let family = Family::Ip;
+    let family = Family::V4;
     let mut tcp = packet(family, pod(family, 9), service(family, 40));
     assert_eq!(send(&mut twin(family), &tcp, 0).fate, Fate::Rejected(Reject::TcpReset));
     tcp.protocol = Protocol::UDP;
@@ -108,7 +108,7 @@ fn a_client_stays_with_its_endpoint_until_it_is_idle_for_the_timeout() {
 
 #[test]
 fn a_retired_endpoint_is_missed_and_another_one_is_picked() {
-    let family = Family::Ip;
+    let family = Family::V4;
     let mut twin = twin(family);
     let packet = packet(family, pod(family, 9), service(family, 60));
     assert_eq!(send(&mut twin, &packet, 0).fate, Fate::Dnat(pod(family, 1), Some(8080)));
@@ -123,7 +123,7 @@ fn a_retired_endpoint_is_missed_and_another_one_is_picked() {
 
 #[test]
 fn the_host_itself_goes_through_output() {
-    let family = Family::Ip;
+    let family = Family::V4;
     let own = pod(family, 200);
     let packet = SimPacket {
         path: Path::Output,
@@ -138,7 +138,7 @@ fn the_host_itself_goes_through_output() {
 
 #[test]
 fn injected_faults_apply_nothing_and_look_like_the_kernels_own() {
-    let family = Family::Ip;
+    let family = Family::V4;
     let mut twin = Simulated::default();
     for (errno, expected) in [
         (libc::EPERM, Error::NotPermitted),

@@ -32,10 +32,10 @@ fn root_own_and_foreign_changes_are_heard_and_told_apart() {
     let mut monitor = Monitor::open().unwrap();
     let mut foreign = Netlink::open().unwrap();
     assert_ne!(ours.port(), foreign.port());
-    ours.run(&layout::full(Family::Ip)).unwrap();
+    ours.run(&layout::full(Family::V4)).unwrap();
     let events = transaction_events(&mut monitor);
     for object in [Object::Table, Object::Chain, Object::Rule, Object::Set, Object::Elements] {
-        let (family, table, port) = (Family::Ip, TABLE.to_owned(), ours.port());
+        let (family, table, port) = (Family::V4, TABLE.to_owned(), ours.port());
         assert!(events.contains(&Event::Changed { family, table, object, port }), "{object:?}: {events:?}");
     }
     let Some(Event::Generation { id, thread, name }) = events.last() else { panic!("{events:?}") };
@@ -46,11 +46,11 @@ fn root_own_and_foreign_changes_are_heard_and_told_apart() {
     );
     assert!(!name.is_empty());
 
-    let mut change = Transaction::new(Family::Ip, TABLE);
+    let mut change = Transaction::new(Family::V4, TABLE);
     change.push(Operation::AddChain(Chain::new("intruder")));
     foreign.run(&change).unwrap();
     let events = transaction_events(&mut monitor);
-    let (family, table, object, port) = (Family::Ip, TABLE.to_owned(), Object::Chain, foreign.port());
+    let (family, table, object, port) = (Family::V4, TABLE.to_owned(), Object::Chain, foreign.port());
     assert_eq!(events[0], Event::Changed { family, table, object, port });
     assert_eq!(monitor.next(Duration::ZERO).unwrap(), None);
 }
@@ -62,10 +62,10 @@ fn root_own_changes_need_not_be_heard_at_all() {
     let mut foreign = Netlink::open().unwrap();
     // So much that it would be lost if it were queued.
     for _ in 0..400 {
-        ours.run(&layout::full(Family::Ip)).unwrap();
+        ours.run(&layout::full(Family::V4)).unwrap();
     }
     assert_eq!(monitor.next(Duration::ZERO).unwrap(), None);
-    let mut change = Transaction::new(Family::Ip, TABLE);
+    let mut change = Transaction::new(Family::V4, TABLE);
     change.push(Operation::AddChain(Chain::new("intruder")));
     foreign.run(&change).unwrap();
     let events = transaction_events(&mut monitor);
@@ -78,7 +78,7 @@ fn root_a_flood_of_notifications_is_told_as_lost() {
     let Some(mut kernel) = common::own_kernel() else { return };
     let mut monitor = Monitor::open().unwrap();
     for _ in 0..2_000 {
-        kernel.run(&layout::full(Family::Ip)).unwrap();
+        kernel.run(&layout::full(Family::V4)).unwrap();
         if kernel.generation().unwrap() > 400 && lost(&mut monitor) {
             return;
         }
@@ -92,7 +92,7 @@ fn numbered(number: u32) -> Vec<Element> {
 }
 
 fn renumber(before: Option<u32>, after: u32) -> Transaction {
-    let mut transaction = Transaction::new(Family::Ip, TABLE);
+    let mut transaction = Transaction::new(Family::V4, TABLE);
     transaction.push(Operation::AddTable(None));
     transaction.push(Operation::AddSet(Set::map("m", &[Field::Mark], &[Field::Priority])));
     transaction.delete_elements(&"m".into(), before.map(numbered).unwrap_or_default());
@@ -114,7 +114,7 @@ fn root_a_listing_is_never_a_mixture_of_two_states() {
     let (mut listings, mut raced) = (0, 0);
     loop {
         let is_last = writer.is_finished();
-        match kernel.list(Family::Ip, TABLE) {
+        match kernel.list(Family::V4, TABLE) {
             Ok(listed) => {
                 let elements = listed.unwrap().sets.remove("m").unwrap().elements;
                 assert_eq!(elements.len(), 3_000);
@@ -158,12 +158,12 @@ fn root_this_kernel_can_do_everything_and_probing_leaves_nothing_behind() {
 #[test]
 fn root_a_dry_run_answers_and_changes_nothing() {
     let Some(mut kernel) = common::own_kernel() else { return };
-    kernel.check(&layout::full(Family::Ip)).unwrap();
-    let mut refused = layout::full(Family::Ip);
+    kernel.check(&layout::full(Family::V4)).unwrap();
+    let mut refused = layout::full(Family::V4);
     refused.push(Operation::DeleteChain("absent".into()));
     let error = kernel.check(&refused).unwrap_err();
     assert!(error.to_string().contains("delete chain ip kube-proxy absent"), "{error}");
-    assert_eq!(kernel.list(Family::Ip, TABLE).unwrap(), None);
+    assert_eq!(kernel.list(Family::V4, TABLE).unwrap(), None);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn without_privilege_probing_says_so_in_one_sentence() {
     if std::fs::metadata("/proc/self/ns/net").is_err() || is_root() {
         return eprintln!("skipped: runs as root, who may do everything");
     }
-    let missing = probe(Family::Ip);
+    let missing = probe(Family::V4);
     assert_eq!(missing.len(), 1);
     assert!(missing[0].to_string().contains("CAP_NET_ADMIN"), "{}", missing[0]);
 }

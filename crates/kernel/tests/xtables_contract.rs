@@ -97,7 +97,7 @@ mod needs_root {
                 assert_eq!(kernel::xtables::legacy_tables(family), Ok(Vec::new()));
             }
             let mut nft = kernel::nft::Netlink::open().unwrap();
-            for family in [kernel::nft::Family::Ip, kernel::nft::Family::Ip6] {
+            for family in [kernel::nft::Family::V4, kernel::nft::Family::V6] {
                 assert_eq!(kernel::nft::Kernel::tables(&mut nft, family), Ok(Vec::new()));
             }
         });

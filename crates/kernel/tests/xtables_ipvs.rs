@@ -37,7 +37,7 @@ fn balancer(texts: &[&str]) -> Simulated {
 fn dialled(path: Path) -> SimPacket {
     let to: SocketAddr = "10.96.0.1:80".parse().unwrap();
     SimPacket {
-        family: nft::Family::Ip,
+        family: nft::Family::V4,
         path,
         source: "192.168.0.9".parse().unwrap(),
         destination: to.ip(),

@@ -22,10 +22,6 @@ fn name(text: &str) -> SetName {
     SetName::new(text).unwrap()
 }
 
-fn of(family: Family) -> ipset::Family {
-    if family == Family::V4 { ipset::Family::V4 } else { ipset::Family::V6 }
-}
-
 fn ip(family: Family, last: u8) -> IpAddr {
     let prefix = if family == Family::V4 { "10.1.0." } else { "fd00:1::" };
     format!("{prefix}{last}").parse().unwrap()
@@ -33,8 +29,8 @@ fn ip(family: Family, last: u8) -> IpAddr {
 
 /// A set of each kind, and one of the other family. The client is `.9`.
 fn sets(family: Family) -> Vec<Request> {
-    let other = if family == Family::V4 { ipset::Family::V6 } else { ipset::Family::V4 };
-    let (f, tcp) = (of(family), Protocol::TCP);
+    let other = if family == Family::V4 { Family::V6 } else { Family::V4 };
+    let (f, tcp) = (family, Protocol::TCP);
     let net = IpNet::new(ip(family, 9), if family == Family::V4 { 29 } else { 125 }).unwrap();
     let one = ip(family, 1);
     let create = |text: &str, kind| Request::Create(Set::new(name(text), kind));
@@ -76,7 +72,7 @@ fn targets(family: Family) -> [SocketAddr; 3] {
 
 fn packet(family: Family, to: SocketAddr) -> SimPacket {
     SimPacket {
-        family: if family == Family::V4 { nft::Family::Ip } else { nft::Family::Ip6 },
+        family,
         path: Path::Output,
         source: ip(family, 9),
         destination: to.ip(),
@@ -196,7 +192,7 @@ mod needs_root {
             }
             // The last rule uses two of them. A set that is swapped keeps its rules.
             let swap = [
-                Request::Create(Set::new(name("IP-NEW"), Kind::Ip(of(family)))),
+                Request::Create(Set::new(name("IP-NEW"), Kind::Ip(family))),
                 Request::Swap(name("IP-NEW"), name("IP")),
             ];
             let destroy = ["IP", "PORT", "IP-PORT", "IP-NEW"].map(|text| Request::Destroy(name(text)));

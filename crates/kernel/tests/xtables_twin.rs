@@ -31,7 +31,7 @@ fn twin(texts: &[&str]) -> Simulated {
 
 fn packet(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
     SimPacket {
-        family: kernel::nft::Family::Ip,
+        family: kernel::nft::Family::V4,
         path,
         source: ip(source),
         destination: ip(destination),

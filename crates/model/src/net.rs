@@ -22,7 +22,7 @@ impl Family {
     pub const ALL: [Family; 2] = [Family::V4, Family::V6];
 
     /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
+    pub const fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Family::V4 } else { Family::V6 }
     }
 

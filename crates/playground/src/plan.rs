@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use model::Family;
+
 /// The nodes, in the order of their numbers.
 pub const NODES: [&str; 2] = ["a", "b"];
 /// What the outside client sends to a node: cluster IPs, LB and external addresses.
@@ -20,25 +22,6 @@ const FIRST_SERVER: u8 = 10;
 pub const CLIENTS_MAX: usize = (FIRST_SERVER - FIRST_CLIENT) as usize;
 /// How many server pods fit on a node; the last address is left free.
 pub const SERVERS_MAX: usize = 90;
-
-/// IPv4 or IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Both, for tests that go through them.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
 
 /// One address of each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::Report;
+use model::object::Read;
 use serde_json::Value;
+
+/// Reads an object as the model does, with what modes have to say about it.
+pub fn read(object: &Value) -> Read {
+    dataplane::registry::review(model::object::read(object))
+}
 
 /// The kinds that mean something to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

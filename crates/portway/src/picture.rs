@@ -271,7 +271,7 @@ fn written(value: Value) -> Option<(ObjectKey, Object)> {
 
 /// What an object tells the model. One of which nothing can be used tells nothing.
 fn event(object: &Object) -> Option<Event> {
-    match model::object::read(&object.value) {
+    match crate::objects::read(&object.value) {
         Read::Fact(fact) => Some(Event::Apply(fact)),
         Read::OtherKind | Read::Refused(_) => None,
     }

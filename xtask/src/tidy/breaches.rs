@@ -187,6 +187,21 @@ fn a_mode_that_is_named_elsewhere_is_noticed() {
 }
 
 #[test]
+fn a_decision_in_the_kernel_is_noticed() {
+    let path = "crates/kernel/src/lib.rs";
+    check(
+        kernel_knows_no_decisions,
+        &[
+            (&[(path, "pub use model::Family;")], 0),
+            (&[(path, "use model::ForwardingTable;")], 1),
+            (&[(path, "use model::{Family, Route};")], 1),
+            (&[(path, "// as model::Route")], 0),
+            (&[("crates/dataplane/src/lib.rs", "use model::Route;")], 0),
+        ],
+    );
+}
+
+#[test]
 fn unsafe_elsewhere_is_noticed() {
     let code = "fn f() { unsafe { g() } }";
     check(

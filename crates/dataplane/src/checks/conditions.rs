@@ -172,7 +172,7 @@ fn bridge_calls_of_all(settings: &mut impl Sysctls) -> (bool, bool) {
     let mut is_on = |name: &str| {
         number(settings, &format!("net/bridge/bridge-nf-call-{name}")).is_some_and(|value| value != 0)
     };
-    (is_on(xtables::Family::V4.program()), is_on(xtables::Family::V6.program()))
+    (is_on(xtables::program(xtables::Family::V4)), is_on(xtables::program(xtables::Family::V6)))
 }
 
 /// Legacy tables of which the kernel does not tell the chains prove nothing.

@@ -154,8 +154,8 @@ fn bridge_trouble(
 ) -> Option<Trouble> {
     let (v4, v6) = conditions.link(bridge)?.bridge_calls?;
     let (is_on, name) = match family {
-        Family::V4 => (v4, xtables::Family::V4.program()),
-        Family::V6 => (v6, xtables::Family::V6.program()),
+        Family::V4 => (v4, xtables::program(xtables::Family::V4)),
+        Family::V6 => (v6, xtables::program(xtables::Family::V6)),
     };
     (!is_on).then(|| Trouble {
         severity,

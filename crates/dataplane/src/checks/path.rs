@@ -364,7 +364,7 @@ impl Path {
 /// The command that lets translated connections pass, both ways, in the very chain that drops them: an accept in another chain
 /// does not overrule a drop.
 fn let_pass(table: &str, chain: &str, is_ipv4: bool) -> String {
-    let program = if is_ipv4 { xtables::Family::V4 } else { xtables::Family::V6 }.program();
+    let program = xtables::program(if is_ipv4 { xtables::Family::V4 } else { xtables::Family::V6 });
     match table.split_once(' ') {
         Some(("ip" | "ip6", name @ ("filter" | "mangle" | "raw" | "security"))) => {
             format!("{program} -t {name} -I {chain} -m conntrack --ctstate DNAT -j ACCEPT")

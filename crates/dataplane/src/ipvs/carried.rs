@@ -23,7 +23,7 @@ pub(super) fn read(servers: &mut dyn ipvs::Ipvs, items: &Items) -> ipvs::Result<
     let mut found: BTreeMap<(ServicePortId, Family), Carried> = BTreeMap::new();
     for (id, what) in owned(items) {
         let Some(count) = counts.get(&what) else { continue };
-        let family = if what.family() == ipvs::Family::V4 { Family::V4 } else { Family::V6 };
+        let family = what.family();
         let entry = found.entry((id.clone(), family));
         let carried = entry.or_insert_with(|| Carried::nothing(id.clone(), family));
         add(&mut carried.all, count, 0);

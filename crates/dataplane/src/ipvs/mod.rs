@@ -71,7 +71,7 @@ use model::net::IpNet;
 use model::{NodePortAddress, Promises};
 pub use names::SetId;
 pub use render::render;
-pub use scheduler::{Scheduler, UnknownScheduler};
+pub use scheduler::{IPVS_SCHEDULERS, Scheduler, UnknownScheduler};
 pub use settings::{apply as make_settings, are_forgotten as are_settings_forgotten};
 pub use steps::{Draining, Plan, Step, plan};
 pub use sync::Ipvs;

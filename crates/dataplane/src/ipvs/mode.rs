@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::chain_set::CHAINS;
 use super::leaving::LeavingServers;
 use super::status::IpvsStatus;
-use super::{Bound, CHECKS, DUMMY, Error, Ipvs, Kernel, names, own_settings, owns, render};
+use super::{Bound, CHECKS, DUMMY, Error, Ipvs, Kernel, names, own_settings, owns, render, scheduler};
 use crate::Leaving;
 use crate::checks::Check;
 use crate::leftovers::Leftovers;
@@ -42,6 +42,10 @@ impl ModeSpec for Spec {
 
     fn about(&self) -> &'static str {
         "The kernel's virtual servers"
+    }
+
+    fn objection_to_annotation(&self, name: &str, value: &str) -> Option<String> {
+        scheduler::objection_to_annotation(name, value)
     }
 
     fn semantics(&self) -> Promises {

@@ -1,7 +1,7 @@
 //! What sets, chains and marks are called. All of them are ours alone: upstream's, and those of other modes, may be there beside
 //! them, so that a switch from one to the other leaves no moment without service.
 
-use kernel::ipset::{self, Kind, Set, SetName};
+use kernel::ipset::{Kind, Set, SetName};
 use kernel::ipvs::Protocol;
 use kernel::xtables::ChainName;
 use model::Family;
@@ -160,7 +160,7 @@ impl SetId {
     }
 
     fn kind(self, family: Family) -> Kind {
-        let family = family_of_set(family);
+        let family = family;
         match self {
             Self::Bound | Self::Addresses => Kind::Ip(family),
             Self::Sources => Kind::IpPortNet(family),
@@ -207,14 +207,6 @@ fn prefix(family: Family) -> &'static str {
 
 fn set_name(text: &str) -> SetName {
     SetName::new(text).expect("it is made here, of letters and hyphens, and short")
-}
-
-/// A family, in the words of sets and virtual servers.
-pub(super) fn family_of_set(family: Family) -> ipset::Family {
-    match family {
-        Family::V4 => ipset::Family::V4,
-        Family::V6 => ipset::Family::V6,
-    }
 }
 
 /// A chain of ours.

@@ -17,7 +17,7 @@ use super::doors::Doors;
 use super::error::Error;
 use super::items::{Item, Place};
 use super::marks::Marks;
-use super::names::{self, SetId, family_of_set};
+use super::names::{self, SetId};
 use super::steps::Draining;
 use super::{DUMMY, Options};
 use crate::SyncError;
@@ -59,7 +59,7 @@ pub(super) fn read(
     read_addresses(doors, families, options, desired, &mut observed)?;
     let upstream = Upstream::read(doors, options, &observed)?;
     for server in doors.servers().virtual_servers()? {
-        let is_of_family = families.iter().any(|family| family_of_set(*family) == server.what.family());
+        let is_of_family = families.iter().any(|family| *family == server.what.family());
         let is_known = is_of_family && is_known(&server, &observed, &upstream, options);
         let is_desired = is_of_family && is_desired(&server.what, desired);
         if is_desired && !is_known && !is_recorded(&server.what, &observed) {
@@ -150,7 +150,6 @@ fn is_recorded(what: &What, observed: &Observed) -> bool {
             Some(Item::Entry(Family::of(place.ip), SetId::Servers, place.entry()))
         }
         What::Mark(mark, family) => {
-            let family = if family == kernel::ipvs::Family::V4 { Family::V4 } else { Family::V6 };
             Marks::number(mark).map(|number| Item::Entry(family, SetId::Marks, Entry::Port(number)))
         }
     };

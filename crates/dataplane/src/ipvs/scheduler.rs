@@ -3,10 +3,26 @@
 use std::fmt;
 
 use kernel::ipvs::{self, Flags, Ipvs, Refused, Request, VirtualServer, What};
-use model::object::IPVS_SCHEDULERS;
 
 use super::Error;
 use super::names::MARKS;
+
+/// The annotation of a Service that names its scheduler.
+pub(super) const ANNOTATION: &str = "portway.io/ipvs-scheduler";
+
+/// The schedulers that Linux has.
+pub const IPVS_SCHEDULERS: [&str; 13] =
+    ["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh"];
+
+/// What is wrong with an annotation of a Service that this mode reads.
+pub(super) fn objection_to_annotation(name: &str, value: &str) -> Option<String> {
+    (name == ANNOTATION && !IPVS_SCHEDULERS.contains(&value)).then(|| {
+        format!(
+            "no IPVS scheduler has this name; it must be one of {}, and without one the default is used",
+            IPVS_SCHEDULERS.join(", ")
+        )
+    })
+}
 
 /// A scheduler of the kernel. Its module is called `ip_vs_` and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ use model::{Family, ForwardingTable, Frontend, ServicePortId};
 use super::doors::Doors;
 use super::drain::Drain;
 use super::items::{Delta, Item, Place};
-use super::names::{SetId, family_of_set};
+use super::names::SetId;
 use super::observed::{self, Observed};
 use super::render::rules::Rules;
 use super::scheduler::Scheduler;
@@ -27,7 +27,7 @@ use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
 use crate::programs;
 use crate::quarantine::Quarantine;
 use crate::upstream::KnownChains;
-use crate::xtables::{Families, family_of};
+use crate::xtables::Families;
 use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
 
 /// A sync takes out what the kernel refuses and goes through the rest again, at most so often. One pass is enough for all that is refused
@@ -71,7 +71,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         clock: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> Self {
         let mut rules = Families::new(programs, Rules::new(&options, BTreeMap::new()));
-        let families = rules.doors().map(|door| family_of(door)).collect();
+        let families = rules.doors().map(|door| door.family()).collect();
         Self {
             rules,
             doors,
@@ -259,9 +259,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     /// The protocols of virtual servers by mark: the kernel knows none of them, but each is one service port's.
     fn protocols_by_mark(&self) -> BTreeMap<What, Protocol> {
         let outside = self.wanted.items.outside();
-        let by_mark = |(place, mark): (Place, u32)| {
-            (What::Mark(mark, family_of_set(Family::of(place.ip))), place.protocol)
-        };
+        let by_mark = |(place, mark): (Place, u32)| (What::Mark(mark, Family::of(place.ip)), place.protocol);
         outside.map(by_mark).collect()
     }
 
@@ -271,7 +269,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         let places = match *what {
             What::Address(at, protocol) => vec![Place { ip: at.ip(), protocol, port: at.port() }],
             What::Mark(mark, family) => {
-                let is_of = |place: &Place| family_of_set(Family::of(place.ip)) == family;
+                let is_of = |place: &Place| Family::of(place.ip) == family;
                 items
                     .outside()
                     .filter(|(place, its)| *its == mark && is_of(place))

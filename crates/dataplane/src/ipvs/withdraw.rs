@@ -133,9 +133,7 @@ fn records(
         (SetId::Servers, Entry::IpPort(ip, protocol, port)) => {
             gone.contains(&Place { ip, protocol, port }.what())
         }
-        (SetId::Marks, Entry::Port(number)) => {
-            gone.contains(&What::Mark(Marks::mark(number), super::names::family_of_set(family)))
-        }
+        (SetId::Marks, Entry::Port(number)) => gone.contains(&What::Mark(Marks::mark(number), family)),
         (SetId::Bound, Entry::Ip(ip)) => strays.iter().any(|(_, gone)| *gone == ip),
         _ => false,
     };

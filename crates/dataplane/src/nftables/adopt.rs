@@ -13,14 +13,15 @@
 
 use std::collections::BTreeSet;
 
+use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
 use super::family::{Failure, FamilyState, all_ids};
+use super::is_ours;
 use super::layout::{BESIDE, MARK_OF_OURS, TABLE, table_comment};
 use super::observed::{Observed, Stranger};
 use super::plan::Plan;
-use super::{is_ours, kernel_family};
 use crate::{Scope, Synced};
 
 /// A cold start writes this many service ports in one transaction: the kernel and we need memory for one chunk only.
@@ -70,7 +71,7 @@ impl FamilyState {
     ) -> Result<(), Failure> {
         synced.was_full = true;
         self.asked = leftovers;
-        let family = kernel_family(self.family);
+        let family = self.family;
         match kernel.list(family, TABLE)?.map(Observed::of_our_layout) {
             None => self.cold_start(kernel, desired, synced)?,
             Some(Ok(observed)) => match self.compare(&observed, desired, leftovers) {
@@ -85,14 +86,15 @@ impl FamilyState {
                 None => self.replace(kernel, desired, &observed.doors(), synced)?,
             },
             Some(Err(stranger)) if leftovers == Leftovers::Keep => {
-                synced
-                    .waits
-                    .push(format!("table {family} {TABLE} {stranger} stays until all sources are read"));
+                synced.waits.push(format!(
+                    "table {} {TABLE} {stranger} stays until all sources are read",
+                    family_name(family)
+                ));
                 return Ok(());
             }
             Some(Err(stranger)) => {
                 self.replace(kernel, desired, &stranger.doors, synced)?;
-                synced.replaced.push(format!("table {family} {TABLE} {stranger}"));
+                synced.replaced.push(format!("table {} {TABLE} {stranger}", family_name(family)));
             }
         }
         self.is_known = true;
@@ -105,7 +107,7 @@ impl FamilyState {
         kernel: &mut K,
         desired: &ForwardingTable,
     ) -> Result<Transaction, Error> {
-        let listed = kernel.list(kernel_family(self.family), TABLE)?;
+        let listed = kernel.list(self.family, TABLE)?;
         let observed = listed.and_then(|listed| Observed::of_our_layout(listed).ok());
         let compared = observed.and_then(|observed| self.compare(&observed, desired, Leftovers::Remove));
         Ok(compared.unwrap_or_else(|| self.whole(desired)))
@@ -184,7 +186,7 @@ impl FamilyState {
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         let ours = self.whole(desired);
-        let tables = kernel.tables(kernel_family(self.family))?;
+        let tables = kernel.tables(self.family)?;
         // Somebody may have a table of that name; then it is one transaction alone.
         if tables.iter().all(|table| &*table.name != BESIDE || is_ours(table)) {
             self.run(kernel, Transaction { table: BESIDE.into(), ..ours.clone() }, synced)?;
@@ -195,7 +197,7 @@ impl FamilyState {
 
     /// A table beside ours is there at the end of a replacement, and after a crash in the middle of one.
     fn remove_beside<K: Kernel>(&mut self, kernel: &mut K, synced: &mut Synced) -> Result<(), Failure> {
-        let family = kernel_family(self.family);
+        let family = self.family;
         let is_there = kernel.tables(family)?.iter().any(|table| &*table.name == BESIDE && is_ours(table));
         for step in if is_there { removal(kernel, family, BESIDE)? } else { Vec::new() } {
             self.run(kernel, step, synced)?;

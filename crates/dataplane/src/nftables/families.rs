@@ -26,7 +26,7 @@ pub(super) enum Families {
 impl Families {
     /// Asks the kernel of this network namespace.
     pub(super) fn probe() -> Result<Self, OpenError> {
-        Self::judge(&probe(nft::Family::Ip), &probe(nft::Family::Ip6), Path::new(HAS_IPV6).exists())
+        Self::judge(&probe(nft::Family::V4), &probe(nft::Family::V6), Path::new(HAS_IPV6).exists())
     }
 
     /// Those that are served.

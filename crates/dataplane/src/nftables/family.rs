@@ -16,7 +16,7 @@ use super::culprit::Culprit;
 use super::layout::{SetId, TABLE, table_comment};
 use super::numbers::Numbers;
 use super::plan::Doomed;
-use super::{News, Options, count_operations, kernel_family};
+use super::{News, Options, count_operations};
 use crate::Synced;
 use crate::quarantine::{self, Quarantine};
 
@@ -231,7 +231,7 @@ impl FamilyState {
     }
 
     pub(super) fn transaction(&self) -> Transaction {
-        Transaction::new(kernel_family(self.family), TABLE)
+        Transaction::new(self.family, TABLE)
     }
 
     /// Begins anew with an empty table, whatever was there.

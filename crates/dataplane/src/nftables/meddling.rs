@@ -19,7 +19,7 @@ impl Listener {
     /// Takes in an event; tells what it means to us.
     pub fn hear(&mut self, event: Event) -> Option<Meddled> {
         match event {
-            Event::Changed { family: Family::Ip | Family::Ip6, table, .. } => {
+            Event::Changed { family: Family::V4 | Family::V6, table, .. } => {
                 self.is_about_us |= table == TABLE;
                 None
             }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn changed(table: &str) -> Event {
-        Event::Changed { family: Family::Ip, table: table.to_owned(), object: Object::Chain, port: 7 }
+        Event::Changed { family: Family::V4, table: table.to_owned(), object: Object::Chain, port: 7 }
     }
 
     fn generation(name: &str) -> Event {

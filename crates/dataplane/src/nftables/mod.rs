@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use adopt::Leftovers;
 use family::FamilyState;
+use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Transaction};
 use kernel::sysctl::Sysctls;
 use layout::TABLE;
@@ -131,7 +132,7 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// Removes everything that this mode has ever written, in any version, and nothing else.
     pub fn cleanup(&mut self) -> Result<(), SyncError> {
         for state in &mut self.families {
-            let family = kernel_family(state.family);
+            let family = state.family;
             let tables = self.kernel.tables(family)?;
             for table in tables.iter().filter(|table| is_ours(table)) {
                 if has_upstreams_chain(&mut self.kernel, family, &table.name)? {
@@ -241,7 +242,7 @@ pub fn take_over<K: Kernel>(kernel: &mut K) -> Result<Vec<String>, Error> {
             for step in adopt::removal(kernel, family, &table.name)? {
                 kernel.run(&step)?;
             }
-            gone.push(format!("table {family} {} of {whose} nftables mode", &*table.name));
+            gone.push(format!("table {} {} of {whose} nftables mode", family_name(family), &*table.name));
         }
     }
     Ok(gone)
@@ -266,13 +267,6 @@ enum News<'a> {
     Unknown,
     /// Anything.
     AlsoInTheKernel,
-}
-
-fn kernel_family(family: Family) -> kernel::nft::Family {
-    match family {
-        Family::V4 => kernel::nft::Family::Ip,
-        Family::V6 => kernel::nft::Family::Ip6,
-    }
 }
 
 /// Operations of a transaction, each element counted.

@@ -174,7 +174,7 @@ fn lines(gone: impl Iterator<Item = impl std::fmt::Display>) -> String {
 /// `ip kube-proxy`, and so on: all tables of this kernel that could be ours.
 fn tables(kernel: &mut Netlink) -> Result<BTreeSet<String>, OpenError> {
     let mut found = BTreeSet::new();
-    for (family, word) in [(Family::Ip, "ip"), (Family::Ip6, "ip6")] {
+    for (family, word) in [(Family::V4, "ip"), (Family::V6, "ip6")] {
         let tables = kernel.tables(family).map_err(host)?;
         found.extend(tables.iter().map(|table| format!("{word} {}", &*table.name)));
     }

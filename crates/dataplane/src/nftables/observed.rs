@@ -235,10 +235,6 @@ fn frontend_of(values: &[Value], family: Family) -> Option<Frontend> {
             Some(Frontend::Address { ip: address.ip()?, protocol: protocol(number)?, port })
         }
         [Value::Protocol(number), Value::Port(port)] => {
-            let family = match family {
-                Family::Ip => model::Family::V4,
-                Family::Ip6 => model::Family::V6,
-            };
             Some(Frontend::NodePort { family, protocol: protocol(number)?, port })
         }
         _ => None,

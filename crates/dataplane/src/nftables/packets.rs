@@ -9,7 +9,6 @@ use kernel::nft::Kernel;
 use model::{Family, Protocol};
 
 use super::chains::{LOCALHOST, PROTOCOLS};
-use super::kernel_family;
 use super::layout::TABLE;
 use crate::counted::{Met, RunningCount};
 
@@ -21,7 +20,7 @@ impl PacketCounts {
     /// Looks at the rules. Where that fails, what was known stays.
     pub(super) fn look(&mut self, kernel: &mut impl Kernel, families: impl Iterator<Item = Family>) {
         for family in families {
-            let Ok(Some(counts)) = kernel.packets(kernel_family(family), TABLE, LOCALHOST) else { continue };
+            let Ok(Some(counts)) = kernel.packets(family, TABLE, LOCALHOST) else { continue };
             for (at, (_, protocol)) in PROTOCOLS.into_iter().enumerate() {
                 let met = match counts.len() {
                     0 => Met::NoRule,

@@ -98,7 +98,7 @@ fn explain(protocol: Protocol, at: SocketAddr, error: &io::Error) -> RelayError 
         Some(libc::EADDRNOTAVAIL) => RelayError::NoSuchAddress { protocol, at },
         Some(libc::EACCES | libc::EPERM) => RelayError::NotAllowed { protocol, at },
         Some(libc::EMFILE | libc::ENFILE) => {
-            RelayError::TooManyFiles { protocol, at, limit: kernel::limit::files().unwrap_or(0) }
+            RelayError::TooManyFiles { protocol, at, limit: kernel::limit::files() }
         }
         _ => RelayError::Refused { protocol, at, said: error.to_string() },
     }

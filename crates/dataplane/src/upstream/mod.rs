@@ -448,10 +448,6 @@ fn look(
 /// The chains of theirs in the tables that iptables-nft uses. Asking the program would take longer, and it cannot read tables of the same
 /// names that somebody made with `nft`.
 fn seen_in_nft(known: &KnownChains, nft: &mut impl OtherTables, family: Family) -> Seen {
-    let family = match family {
-        Family::V4 => nft::Family::Ip,
-        Family::V6 => nft::Family::Ip6,
-    };
     let mut chains = Vec::new();
     for table in TABLES {
         match nft.other_chains(family, table.name()) {

@@ -223,7 +223,7 @@ fn jump(from: &str, comment: &str, to: &str) -> Operation {
 /// What the userspace mode leaves in table `nat` of iptables-nft, beside a rule and a chain of others.
 fn nat_of_userspace() -> SimulatedNft {
     let words = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
-    let mut made = Transaction::new(NftFamily::Ip, "nat");
+    let mut made = Transaction::new(NftFamily::V4, "nat");
     made.replace_table(None);
     let hook =
         Hook { kind: ChainKind::Nat, point: HookPoint::Prerouting, priority: -100, policy: Policy::Accept };
@@ -240,8 +240,8 @@ fn nat_of_userspace() -> SimulatedNft {
 
 /// What is left of table `nat`: chains, and rules as text.
 fn left_in_nft(nft: &mut SimulatedNft) -> (Vec<String>, Vec<String>) {
-    let chains = nft.other_chains(NftFamily::Ip, "nat").unwrap().unwrap();
-    let rules = nft.other_rules(NftFamily::Ip, "nat").unwrap();
+    let chains = nft.other_chains(NftFamily::V4, "nat").unwrap().unwrap();
+    let rules = nft.other_rules(NftFamily::V4, "nat").unwrap();
     let rules = rules.iter().map(|rule| format!("{} {}", rule.chain, rule.text));
     (chains.iter().map(|chain| chain.name.to_string()).collect(), rules.collect())
 }
@@ -282,7 +282,7 @@ fn without_a_program_what_somebody_changed_meanwhile_is_looked_at_again() {
 #[test]
 fn without_a_program_a_chain_that_others_use_is_emptied_and_stays() {
     let mut nft = nat_of_userspace();
-    let mut more = Transaction::new(NftFamily::Ip, "nat");
+    let mut more = Transaction::new(NftFamily::V4, "nat");
     more.push(jump("MINE", "mine", "KUBE-PORTALS-CONTAINER"));
     nft.run(&more).unwrap();
     let done = take_over(known_chains(), &mut Found::<Simulated>::default(), &mut nft, None);
@@ -327,7 +327,7 @@ fn legacy_tables_without_chains_of_theirs_are_nobodys_business() {
 #[test]
 fn a_machine_without_any_of_it_is_silent() {
     let mut nft = SimulatedNft::default();
-    let mut transaction = Transaction::new(NftFamily::Ip, "nat");
+    let mut transaction = Transaction::new(NftFamily::V4, "nat");
     transaction.replace_table(None);
     transaction.push(Operation::AddChain(Chain::new("prerouting")));
     nft.run(&transaction).unwrap();

@@ -13,7 +13,7 @@ use model::{Family, Frontend, Protocol};
 use super::names::{self, is_of_a_service_port};
 use super::ports::wildcard;
 use crate::relay::{ListenerId, Relays};
-use crate::xtables::{family_of, frontend};
+use crate::xtables::frontend;
 
 /// An earlier life.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Earlier {
     pub(super) fn read<'a, X: Xtables + 'a>(doors: impl Iterator<Item = &'a mut X>) -> Result<Self> {
         let mut earlier = Self::default();
         for door in doors {
-            let family = family_of(door);
+            let family = door.family();
             let Some(text) = door.save(Table::Nat)? else { continue };
             earlier.take_in(family, &FoundTable::parse(&text));
         }

@@ -13,7 +13,7 @@ use super::stale::Led;
 use super::{Options, Ports};
 use crate::programs;
 use crate::relay::{ListenerId, Relays};
-use crate::xtables::{Families, family_of};
+use crate::xtables::Families;
 use crate::{Dataplane, Scope, SyncError, Synced};
 
 /// The userspace mode: the doors of one iptables program, and the relay.
@@ -38,7 +38,7 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
     pub fn new(doors: impl IntoIterator<Item = X>, relays: R, options: Options) -> Self {
         let doors: Vec<X> = doors.into_iter().collect();
         Self {
-            served: doors.iter().map(family_of).collect(),
+            served: doors.iter().map(Xtables::family).collect(),
             families: Families::new(doors, Portals::new(options, Ports::default())),
             relays,
             earlier: None,

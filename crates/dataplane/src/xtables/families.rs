@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernel::xtables::{ChainName, Error, Rule, Table, Xtables};
-use model::{Family, ForwardingTable};
+use model::ForwardingTable;
 
 use super::family::FamilyState;
 use super::script::Script;
@@ -22,7 +22,7 @@ pub(crate) struct Families<X, S> {
 impl<X: Xtables, S: Style> Families<X, S> {
     pub(crate) fn new(doors: impl IntoIterator<Item = X>, style: S) -> Self {
         let state = |door: X| {
-            let family = family_of(&door);
+            let family = door.family();
             FamilyState::new(door, family)
         };
         Self { style, families: doors.into_iter().map(state).collect() }
@@ -110,13 +110,5 @@ impl<X: Xtables, S: Style> Families<X, S> {
             }
         }
         Ok(false)
-    }
-}
-
-/// The family of a door, in the model's words.
-pub(crate) fn family_of(door: &impl Xtables) -> Family {
-    match door.family() {
-        kernel::xtables::Family::V4 => Family::V4,
-        kernel::xtables::Family::V6 => Family::V6,
     }
 }

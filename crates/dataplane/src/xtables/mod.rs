@@ -40,7 +40,7 @@ mod words;
 mod written;
 
 pub use choose::choose;
-pub(crate) use families::{Families, family_of};
+pub(crate) use families::Families;
 use kernel::xtables::{Rule, Table};
 use model::{Family, ForwardingTable, ServicePort};
 pub(crate) use names::{CANARY, NODE_PORTS, SERVICES, hash, name};

@@ -132,7 +132,7 @@ fn sim_packet(packet: &Packet, node: &NodeView) -> SimPacket {
     };
     let interface = packet.interface.clone().unwrap_or_else(|| "uplink0".to_owned());
     SimPacket {
-        family: if packet.destination.is_ipv4() { nft::Family::Ip } else { nft::Family::Ip6 },
+        family: if packet.destination.is_ipv4() { nft::Family::V4 } else { nft::Family::V6 },
         path: if node.is_own(packet.source) { Path::Output } else { Path::Arrives(interface) },
         source: packet.source,
         destination: packet.destination,

@@ -62,7 +62,7 @@ fn a_new_service_whose_scheduler_has_no_module_is_refused_with_the_name_of_the_s
 #[test]
 fn every_scheduler_of_the_kernel_can_be_chosen_for_all_services() {
     let table = of(&[web("a", "10.96.0.1", "TCP", &["10.244.0.1", "10.244.0.2"])]);
-    for name in model::object::IPVS_SCHEDULERS {
+    for name in dataplane::ipvs::IPVS_SCHEDULERS {
         let scheduler = Scheduler::named(name).ok();
         let mut mode = with(&kernel(), Options { scheduler, ..Options::default() }, &Clock::default());
         let synced = mode.sync(&table, Scope::Everything).unwrap();

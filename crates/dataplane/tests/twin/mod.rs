@@ -55,7 +55,7 @@ pub(crate) fn sim_packet(packet: &Packet, node: &NodeView) -> SimPacket {
     };
     let interface = packet.interface.clone().unwrap_or_else(|| INTERFACE.into());
     SimPacket {
-        family: if packet.destination.is_ipv4() { Family::Ip } else { Family::Ip6 },
+        family: if packet.destination.is_ipv4() { Family::V4 } else { Family::V6 },
         path: if is_own { Path::Output } else { Path::Arrives(interface) },
         source: packet.source,
         destination: packet.destination,

@@ -11,8 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use kernel::ipvs::{Family, What};
-use kernel::nft;
+use kernel::ipvs::What;
 
 use super::{Behind, Simulated, State};
 use crate::nft::SimPacket;
@@ -65,8 +64,7 @@ impl Simulated {
 impl State {
     /// Marks go before addresses.
     fn taker(&self, packet: &SimPacket) -> Option<&Behind> {
-        let family = if packet.family == nft::Family::Ip { Family::V4 } else { Family::V6 };
-        let marked = self.servers.get(&What::Mark(packet.mark, family)).filter(|_| packet.mark != 0);
+        let marked = self.servers.get(&What::Mark(packet.mark, packet.family)).filter(|_| packet.mark != 0);
         marked.or_else(|| {
             let address = SocketAddr::new(packet.destination, packet.port?);
             self.servers.get(&What::Address(address, packet.protocol))

@@ -9,7 +9,7 @@
 //!
 //! let mut kernel = Faulty::new(Simulated::default());
 //! kernel.on_write(1, Fault::Refuse(Answer::operation(0, libc::EBUSY)));
-//! let mut transaction = Transaction::new(Family::Ip, "example");
+//! let mut transaction = Transaction::new(Family::V4, "example");
 //! transaction.push(Operation::AddTable(None));
 //! assert!(kernel.run(&transaction).is_ok());
 //! assert!(kernel.run(&transaction).unwrap_err().retry_helps());
@@ -254,7 +254,7 @@ mod tests {
     use kernel::nft::{Element, Field, Set, Value};
 
     fn with_ports(ports: &[u16]) -> Transaction {
-        let mut transaction = Transaction::new(Family::Ip, "t");
+        let mut transaction = Transaction::new(Family::V4, "t");
         transaction.push(Operation::AddTable(None));
         transaction.push(Operation::AddSet(Set::new("ports", &[Field::Port])));
         let elements = ports.iter().map(|port| Element::new(&[Value::Port(*port)])).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn ports(kernel: &mut Faulty<Simulated>) -> usize {
-        let listed = kernel.below().list(Family::Ip, "t").unwrap();
+        let listed = kernel.below().list(Family::V4, "t").unwrap();
         listed.map_or(0, |listed| listed.sets["ports"].elements.len())
     }
 
@@ -308,7 +308,7 @@ mod tests {
             assert!(kernel.run(&with_ports(&[80])).is_err() && kernel.is_dead());
             kernel.heal();
             assert!(kernel.run(&with_ports(&[81])).is_err() && kernel.generation().is_err());
-            assert!(kernel.list(Family::Ip, "t").is_err() && kernel.tables(Family::Ip).is_err());
+            assert!(kernel.list(Family::V4, "t").is_err() && kernel.tables(Family::V4).is_err());
             assert_eq!(ports(&mut kernel), left);
         }
     }
@@ -318,8 +318,8 @@ mod tests {
         let mut kernel = Faulty::new(Simulated::default());
         kernel.on_listing(1, Error::Raced);
         kernel.on_generation(0, Error::NotPermitted);
-        assert!(kernel.tables(Family::Ip).is_ok());
-        assert_eq!(kernel.list(Family::Ip, "t"), Err(Error::Raced));
+        assert!(kernel.tables(Family::V4).is_ok());
+        assert_eq!(kernel.list(Family::V4, "t"), Err(Error::Raced));
         assert_eq!(kernel.generation(), Err(Error::NotPermitted));
         assert_eq!(kernel.generation(), Ok(0));
     }

@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn one_rule_of_two_alike_goes_by_its_number() {
         let mut kernel = Simulated::default();
-        let mut made = Transaction::new(Family::Ip, "nat");
+        let mut made = Transaction::new(Family::V4, "nat");
         made.replace_table(None);
         made.extend(["PREROUTING", "KUBE-SERVICES"].map(|name| Operation::AddChain(Chain::new(name))));
         let jump = |comment: &str| {
@@ -33,16 +33,16 @@ mod tests {
         };
         made.extend([jump("a"), jump("b")]);
         kernel.run(&made).expect("it is right");
-        let rules = kernel.other_rules(Family::Ip, "nat").expect("it is there");
+        let rules = kernel.other_rules(Family::V4, "nat").expect("it is there");
         let texts: Vec<&str> = rules.iter().map(|rule| &*rule.text).collect();
         assert_eq!(
             texts,
             ["-m comment --comment \"a\" -j KUBE-SERVICES", "-m comment --comment \"b\" -j KUBE-SERVICES"]
         );
-        let mut delete = Transaction::new(Family::Ip, "nat");
+        let mut delete = Transaction::new(Family::V4, "nat");
         delete.push(Operation::DeleteRule("PREROUTING".into(), rules[0].handle));
         kernel.run(&delete).expect("it is there");
-        assert_eq!(kernel.other_rules(Family::Ip, "nat"), Ok(vec![rules[1].clone()]));
+        assert_eq!(kernel.other_rules(Family::V4, "nat"), Ok(vec![rules[1].clone()]));
         assert!(kernel.run(&delete).is_err(), "it is gone");
     }
 }

@@ -42,8 +42,7 @@ pub(super) fn rule(
 /// Only a set that is there already, and of this family or of none, can be asked.
 fn set(sets: &ipset::Simulated, name: &SetName, family: Family) -> Admitted {
     let kind = sets.kind(name).ok_or_else(|| format!("Set {name} doesn't exist."))?;
-    let is_other =
-        kind.family().is_some_and(|of| (of == kernel::ipset::Family::V4) != (family == Family::V4));
+    let is_other = kind.family().is_some_and(|of| of != family);
     if is_other { Err(format!("The protocol family of set {name} is not applicable.")) } else { Ok(()) }
 }
 

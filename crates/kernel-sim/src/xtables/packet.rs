@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::nft;
-use kernel::xtables::{Family, Probability, State, Table};
+use kernel::xtables::{Probability, State, Table};
 
 use super::balance::Balanced;
 use super::run::{End, Run};
@@ -42,7 +42,7 @@ impl Simulated {
         chance: &mut dyn FnMut(Probability) -> bool,
     ) -> Outcome {
         let mut run = Run::new(packet, states, now, chance, &mut self.lists, &self.sets, &mut self.packets);
-        let is_ours = (packet.family == nft::Family::Ip) == (self.family == Family::V4);
+        let is_ours = packet.family == self.family;
         let end = if is_ours {
             Travel { run: &mut run, tables: &self.tables, ipvs: self.ipvs.as_ref() }.go()
         } else {

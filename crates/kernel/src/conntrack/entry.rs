@@ -4,6 +4,8 @@
 
 use std::net::IpAddr;
 
+pub use model::Family;
+
 /// One flow that the kernel remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
@@ -43,28 +45,6 @@ pub struct Zone {
     pub id: u16,
     /// It counts for the original direction alone; the answers are in zone 0.
     pub is_of_original: bool,
-}
-
-/// Which addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Both, in order.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// The family of an address.
-    pub const fn of(ip: IpAddr) -> Self {
-        match ip {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
 }
 
 /// Which entries are wanted.

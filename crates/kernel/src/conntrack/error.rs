@@ -42,9 +42,9 @@ impl Error {
 
 impl From<netlink::Error> for Error {
     fn from(error: netlink::Error) -> Self {
-        match error.errno().map(|errno| errno.0) {
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
-            Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Self::Missing,
+        match error.errno() {
+            Some(errno) if errno.is_denial() => Self::NotPermitted,
+            Some(errno) if errno.is_no_subsystem() => Self::Missing,
             _ => Self::Netlink(error),
         }
     }

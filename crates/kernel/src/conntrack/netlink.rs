@@ -1,6 +1,6 @@
 //! The real thing: the connection tracker of this thread's network namespace.
 //!
-//! In: filters, and entries to delete. Out: the kernel's answers. Two long-lived sockets, one that lists and one that
+//! In: filters, and entries to delete. Out: the kernel's answers. Two long-lived connections, one that lists and one that
 //! deletes meanwhile, so that what was found need not be kept until the listing ends. No `conntrack` program.
 //!
 //! The kernel goes through its whole hash table for each listing; its filter spares it the writing, and us the reading, of
@@ -11,22 +11,22 @@ use super::error::{Error, Result, is_unknown_request};
 use super::read::{self, Read};
 use super::requests::{BATCH, create, delete};
 use super::{Conntrack, Deleted, Entry, Filter, wire};
-use crate::netlink::{MessageWriter, Protocol, Socket};
+use crate::netlink::{Client, MessageWriter, Subsystem};
 
 const WHAT: &str = "connections";
 
 /// A connection to the kernel's connection tracker.
 #[derive(Debug)]
 pub struct Netlink {
-    listing: Socket,
-    deleting: Socket,
+    listing: Client,
+    deleting: Client,
     filters: bool,
 }
 
 impl Netlink {
     /// Opens the connection, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        let open = || Socket::open(Protocol::Netfilter);
+        let open = || Client::open(Subsystem::Netfilter);
         Ok(Self { listing: open()?, deleting: open()?, filters: true })
     }
 

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{ip, link, split_fixed};
-use crate::netlink::{Attributes, Error, MessageWriter, Protocol, Result, Socket};
+use crate::netlink::{Attributes, Client, Error, Result, Subsystem};
 
-const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -104,15 +103,10 @@ impl From<u8> for Scope {
 
 /// Lists the addresses of this thread's network namespace.
 pub fn addresses() -> Result<BTreeSet<Address>> {
-    let mut socket = Socket::open(Protocol::Route)?;
+    let mut client = Client::open(Subsystem::Route)?;
     let names: BTreeMap<_, _> =
-        link::list(&mut socket)?.into_iter().map(|link| (link.index, link.name)).collect();
-    // An ifaddrmsg of zeroes: every family, every link.
-    let request = |message: &mut MessageWriter| message.raw(&[0; 8]);
-    let found = socket.list("addresses", RTM_GETADDR, request, |head, body| {
-        if head.kind == RTM_NEWADDR { decode(body, &names).map(Some) } else { Ok(None) }
-    })?;
-    Ok(found.into_iter().collect())
+        link::list(&mut client)?.into_iter().map(|link| (link.index, link.name)).collect();
+    super::list::<_, 8>(&mut client, "addresses", RTM_GETADDR, |body| decode(body, &names).map(Some))
 }
 
 /// Decodes the body of one `RTM_NEWADDR` message.

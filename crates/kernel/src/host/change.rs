@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::Host;
-use crate::netlink::{self, Errno, Refusal};
+use crate::netlink::{self, Refusal};
 
 /// A host of which dummy links and addresses can be changed.
 pub trait ChangeHost: Host {
@@ -72,7 +72,7 @@ pub enum ChangeError {
 impl From<netlink::Error> for ChangeError {
     fn from(error: netlink::Error) -> Self {
         match error.errno() {
-            Some(Errno(libc::EPERM | libc::EACCES)) => Self::NotPermitted,
+            Some(errno) if errno.is_denial() => Self::NotPermitted,
             _ => Self::Netlink(error),
         }
     }

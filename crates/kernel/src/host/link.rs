@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::split_fixed;
-use crate::netlink::{Attribute, Attributes, Errno, MessageWriter, Protocol, Result, Socket};
+use crate::netlink::{Attribute, Attributes, Client, Errno, MessageWriter, Result, Subsystem};
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -42,16 +42,11 @@ pub struct Link {
 
 /// Lists the links of this thread's network namespace.
 pub fn links() -> Result<BTreeSet<Link>> {
-    list(&mut Socket::open(Protocol::Route)?)
+    list(&mut Client::open(Subsystem::Route)?)
 }
 
-pub(super) fn list(socket: &mut Socket) -> Result<BTreeSet<Link>> {
-    // An ifinfomsg of zeroes: every family, every link.
-    let request = |message: &mut MessageWriter| message.raw(&[0; 16]);
-    let found = socket.list("links", RTM_GETLINK, request, |head, body| {
-        if head.kind == RTM_NEWLINK { decode(body).map(Some) } else { Ok(None) }
-    })?;
-    Ok(found.into_iter().collect())
+pub(super) fn list(client: &mut Client) -> Result<BTreeSet<Link>> {
+    super::list::<_, 16>(client, "links", RTM_GETLINK, |body| decode(body).map(Some))
 }
 
 /// A bridge, by the number of its link: whether packets that it only switches pass the rules of netfilter. The sysctls
@@ -70,11 +65,7 @@ pub struct Bridge {
 
 /// Lists the bridges of this thread's network namespace.
 pub fn bridges() -> Result<BTreeSet<Bridge>> {
-    let request = |message: &mut MessageWriter| message.raw(&[0; 16]);
-    let found = Socket::open(Protocol::Route)?.list("bridges", RTM_GETLINK, request, |head, body| {
-        if head.kind == RTM_NEWLINK { decode_bridge(body) } else { Ok(None) }
-    })?;
-    Ok(found.into_iter().collect())
+    super::list::<_, 16>(&mut Client::open(Subsystem::Route)?, "bridges", RTM_GETLINK, decode_bridge)
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message; `None` if the link is no bridge.
@@ -106,11 +97,12 @@ pub struct BridgePort {
 
 /// Lists the ports of all bridges of this thread's network namespace.
 pub fn bridge_ports() -> Result<BTreeSet<BridgePort>> {
-    let request = |message: &mut MessageWriter| message.raw(&[0; 16]);
-    let found = Socket::open(Protocol::Route)?.list("bridge ports", RTM_GETLINK, request, |head, body| {
-        if head.kind == RTM_NEWLINK { decode_bridge_port(body) } else { Ok(None) }
-    })?;
-    Ok(found.into_iter().collect())
+    super::list::<_, 16>(
+        &mut Client::open(Subsystem::Route)?,
+        "bridge ports",
+        RTM_GETLINK,
+        decode_bridge_port,
+    )
 }
 
 /// Decodes the body of one `RTM_NEWLINK` message; `None` if the link is no port of a bridge.
@@ -170,12 +162,12 @@ fn bridge_calls(details: &Attribute<'_>) -> Result<(bool, bool)> {
 }
 
 /// Asks for the link of this name alone; `None` if there is none. A host may have a link for each of its pods.
-pub(super) fn named(socket: &mut Socket, name: &str) -> Result<Option<Link>> {
+pub(super) fn named(client: &mut Client, name: &str) -> Result<Option<Link>> {
     let request = |message: &mut MessageWriter| {
         message.raw(&[0; 16]);
         message.text(IFLA_IFNAME, name);
     };
-    match socket.ask("show a link", RTM_GETLINK, request, decode) {
+    match client.ask("show a link", RTM_GETLINK, request, decode) {
         Ok(link) => Ok(Some(link)),
         Err(error) if error.errno() == Some(Errno(libc::ENODEV)) => Ok(None),
         Err(error) => Err(error),

@@ -22,7 +22,7 @@ pub use watch::{Change, Watch};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::netlink::{Error, Result};
+use crate::netlink::{Client, Error, MessageWriter, Result};
 
 /// A host whose network can be read: this machine, or a simulated one.
 pub trait Host {
@@ -59,6 +59,26 @@ impl Host for ThisMachine {
     fn source_address(&mut self, destination: IpAddr) -> Result<Option<IpAddr>> {
         source_address(destination)
     }
+}
+
+/// Lists all that `get` asks for, of every family: the fixed part of such a request is `N` zeroes. `decode` gives `None` for what does
+/// not interest.
+fn list<T: Ord, const N: usize>(
+    client: &mut Client,
+    what: &'static str,
+    get: u16,
+    mut decode: impl FnMut(&[u8]) -> Result<Option<T>>,
+) -> Result<BTreeSet<T>> {
+    // What is there is told as if it were new; that request has the number before the last.
+    let new = get - 2;
+    let request = |message: &mut MessageWriter| message.raw(&[0; N]);
+    let found = client.list(
+        what,
+        get,
+        request,
+        |head, body| if head.kind == new { decode(body) } else { Ok(None) },
+    )?;
+    Ok(found.into_iter().collect())
 }
 
 /// Splits the fixed part off a message; what follows are its attributes.

@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ip, split_fixed};
-use crate::netlink::{Attributes, MessageWriter, Protocol, Result, Socket};
+use crate::netlink::{Attributes, Client, MessageWriter, Result, Subsystem};
 
-const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const RTM_NEWRULE: u16 = 32;
 const RTM_GETRULE: u16 = 34;
 const FRA_TABLE: u16 = 15;
 const RTA_DST: u16 = 1;
@@ -80,13 +78,7 @@ impl From<u8> for RouteKind {
 
 /// Lists the routes of this thread's network namespace.
 pub fn routes() -> Result<BTreeSet<Route>> {
-    // An rtmsg of zeroes: every family, every table.
-    let request = |message: &mut MessageWriter| message.raw(&[0; 12]);
-    let mut socket = Socket::open(Protocol::Route)?;
-    let found = socket.list("routes", RTM_GETROUTE, request, |head, body| {
-        if head.kind == RTM_NEWROUTE { decode(body) } else { Ok(None) }
-    })?;
-    Ok(found.into_iter().collect())
+    super::list::<_, 12>(&mut Client::open(Subsystem::Route)?, "routes", RTM_GETROUTE, decode)
 }
 
 /// The source address that the kernel selects for a packet to `destination`; `None` where no route leads there. Nothing is sent.
@@ -99,8 +91,8 @@ pub fn source_address(destination: IpAddr) -> Result<Option<IpAddr>> {
         message.raw(&[family, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         message.attribute(RTA_DST, &bytes);
     };
-    let mut socket = Socket::open(Protocol::Route)?;
-    match socket.ask("look up a route", RTM_GETROUTE, request, preferred_source) {
+    let mut client = Client::open(Subsystem::Route)?;
+    match client.ask("look up a route", RTM_GETROUTE, request, preferred_source) {
         Err(error) if error.errno().is_some_and(|errno| NO_ROUTE.contains(&errno.0)) => Ok(None),
         answer => answer,
     }
@@ -123,12 +115,8 @@ fn preferred_source(body: &[u8]) -> Result<Option<IpAddr>> {
 /// Whether a rule of policy routing sends packets of this thread's network namespace to a table other than `local`, `main` and
 /// `default`: then the routes that [`routes`] lists may not be the ones that decide.
 pub fn has_policy_routing() -> Result<bool> {
-    // A fib_rule_hdr of zeroes: every family, every rule.
-    let request = |message: &mut MessageWriter| message.raw(&[0; 12]);
-    let mut socket = Socket::open(Protocol::Route)?;
-    let found = socket.list("rules of policy routing", RTM_GETRULE, request, |head, body| {
-        if head.kind == RTM_NEWRULE { decode_rule(body) } else { Ok(None) }
-    })?;
+    let mut client = Client::open(Subsystem::Route)?;
+    let found = super::list::<_, 12>(&mut client, "rules of policy routing", RTM_GETRULE, decode_rule)?;
     Ok(!found.is_empty())
 }
 

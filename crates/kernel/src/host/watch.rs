@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::split_fixed;
-use crate::netlink::{Error, Message, Messages, Protocol, Result, Socket};
+use crate::netlink::{Error, Message, Messages, Result, Socket, Subsystem};
 
 const GROUP_LINK: u32 = 1;
 const GROUP_IPV4_ADDRESS: u32 = 5;
@@ -39,7 +39,7 @@ pub struct Watch {
 impl Watch {
     /// Subscribes in this thread's network namespace. Changes count from now on, so read the state after.
     pub fn open() -> Result<Self> {
-        let socket = Socket::open(Protocol::Route)?;
+        let socket = Socket::open(Subsystem::Route)?;
         for group in [GROUP_LINK, GROUP_IPV4_ADDRESS, GROUP_IPV6_ADDRESS] {
             socket.join(group)?;
         }

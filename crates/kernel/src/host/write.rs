@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::ThisMachine;
 use super::change::{ChangeError, ChangeHost, Unchanged};
 use super::link::{DUMMY, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, Link, RTM_NEWLINK, named};
-use crate::netlink::{self, Errno, MessageWriter, Protocol, Refusal, Socket, flags};
+use crate::netlink::{self, Client, Errno, MessageWriter, Refused, Subsystem, flags};
 
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
@@ -53,27 +53,27 @@ impl ChangeHost for ThisMachine {
     }
 }
 
-fn find(socket: &mut Socket, name: &str) -> Result<Link> {
-    named(socket, name)?.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
+fn find(client: &mut Client, name: &str) -> Result<Link> {
+    named(client, name)?.ok_or_else(|| ChangeError::NoLink(name.to_owned()))
 }
 
 fn our_dummy(name: &str) -> Result<Link> {
-    let link = find(&mut Socket::open(Protocol::Route)?, name)?;
+    let link = find(&mut Client::open(Subsystem::Route)?, name)?;
     if link.is_dummy { Ok(link) } else { Err(ChangeError::NoDummy(name.to_owned())) }
 }
 
 /// Makes the same request for each address. A refusal by the number `done` says that it is so already.
 fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Result<Vec<Unchanged>> {
-    let mut socket = Socket::open(Protocol::Route)?;
-    socket.expect_batches()?;
-    let index = find(&mut socket, link)?.index;
-    let refusals = socket.run_all(addresses, |_| head, |m, ip| address(m, index, *ip))?;
+    let mut client = Client::open(Subsystem::Route)?;
+    let index = find(&mut client, link)?.index;
+    let refused = client.run(addresses, |_| head, |m, ip| address(m, index, *ip))?;
     let mut unchanged = Vec::new();
-    for (at, refusal) in refusals.into_iter().filter(|(_, refusal)| refusal.errno != Errno(done)) {
+    for Refused { request: ip, refusal, .. } in refused {
         match refusal.errno.0 {
+            errno if errno == done => {}
             libc::EPERM => return Err(ChangeError::NotPermitted),
             libc::ENODEV => return Err(ChangeError::NoLink(link.to_owned())),
-            _ => unchanged.push(Unchanged { ip: addresses[at], refusal }),
+            _ => unchanged.push(Unchanged { ip, refusal }),
         }
     }
     Ok(unchanged)
@@ -81,10 +81,7 @@ fn change(link: &str, addresses: &[IpAddr], head: (u16, u16), done: i32) -> Resu
 
 /// Makes one request about a link.
 fn one(action: &str, kind: u16, own: u16, body: impl Fn(&mut MessageWriter)) -> netlink::Result<()> {
-    let mut socket = Socket::open(Protocol::Route)?;
-    let refusals = socket.run_all(&[()], |()| (kind, own), |m, ()| body(m))?;
-    let refused = |refusal: Refusal| netlink::Error::Refused { action: action.to_owned(), refusal };
-    refusals.into_iter().next().map_or(Ok(()), |(_, refusal)| Err(refused(refusal)))
+    Client::open(Subsystem::Route)?.run_one(action, (kind, own), body)
 }
 
 /// The fixed part of a message about a link: which one.

@@ -1,7 +1,7 @@
 //! Why sets could not be asked for, in sentences. A single request that the kernel refuses is no error of these but a
 //! [`Refused`](super::Refused).
 
-use crate::netlink::{self, Errno};
+use crate::netlink;
 
 /// The result of everything that talks to sets.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,8 +23,8 @@ pub enum Error {
 impl From<netlink::Error> for Error {
     fn from(error: netlink::Error) -> Self {
         match error.errno() {
-            Some(Errno(libc::EPERM | libc::EACCES)) => Self::NotPermitted,
-            Some(Errno(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT)) => Self::Missing,
+            Some(errno) if errno.is_denial() => Self::NotPermitted,
+            Some(errno) if errno.is_no_subsystem() => Self::Missing,
             _ => Self::Netlink(error),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Entry, Set, SetName};
-use crate::netlink::{Errno, Refusal};
+use crate::netlink::{self, Errno};
 
 /// One change. What is so already is no refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,15 +37,7 @@ impl fmt::Display for Request {
 }
 
 /// A request that was refused. The others are done all the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Which one of those that were given.
-    pub at: usize,
-    /// The request.
-    pub request: Request,
-    /// What the kernel said.
-    pub refusal: Refusal,
-}
+pub type Refused = netlink::Refused<Request>;
 
 /// Numbers beyond those of the system, which sets alone answer with.
 pub mod code {

@@ -39,6 +39,6 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 pub(crate) fn decodes(header: Header, body: &[u8]) -> bool {
     let timeouts = read::timeouts(body).is_ok_and(|timeouts| timeouts != Timeouts::default());
     let servers = [read::real_server(body, Family::V4).is_ok(), read::real_server(body, Family::V6).is_ok()];
-    let known = [read::virtual_server(body).is_ok(), read::family_id(body).is_ok(), timeouts];
+    let known = [read::virtual_server(body).is_ok(), crate::netlink::family_id(body).is_ok(), timeouts];
     header.kind == KIND && servers.into_iter().chain(known).any(|is_ok| is_ok)
 }

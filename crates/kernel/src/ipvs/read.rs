@@ -8,11 +8,6 @@ use super::{
 };
 use crate::netlink::{Attribute, Attributes, Error, Result};
 
-/// The number of a family, out of the answer to [`wire::control::GET_FAMILY`].
-pub(super) fn family_id(body: &[u8]) -> Result<u16> {
-    find(body, wire::control::FAMILY_ID)?.ok_or(malformed("family without a number"))?.u16()
-}
-
 /// One virtual server.
 pub(super) fn virtual_server(body: &[u8]) -> Result<VirtualServer> {
     let found = find(body, wire::SERVICE)?.ok_or(malformed("message without a virtual server"))?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{RealServer, Timeouts, VirtualServer, What};
-use crate::netlink::{Errno, Refusal};
+use crate::netlink::{self, Errno};
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +42,7 @@ impl fmt::Display for Request {
 }
 
 /// A request that was refused. The others are done all the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Which one of those that were given.
-    pub at: usize,
-    /// The request.
-    pub request: Request,
-    /// What the kernel said.
-    pub refusal: Refusal,
-}
+pub type Refused = netlink::Refused<Request>;
 
 impl Refused {
     /// What shall be made is there already.

@@ -81,7 +81,7 @@ fn an_answer_cut_short_is_an_error_and_never_a_panic() {
             let reads = [
                 read::virtual_server(cut).map(drop),
                 read::real_server(cut, Family::V4).map(drop),
-                read::family_id(cut).map(drop),
+                netlink::family_id(cut).map(drop),
             ];
             assert!(reads.iter().all(|read| read.is_ok() || is_malformed(read)), "{length}: {reads:?}");
         }

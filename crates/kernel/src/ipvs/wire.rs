@@ -14,14 +14,6 @@ const VERSION: u8 = 1;
 /// Command, version, and two bytes of nothing, before the attributes.
 pub(super) const FIXED: usize = 4;
 
-/// Asking for the number of a family.
-pub(super) mod control {
-    pub(crate) const KIND: u16 = 16;
-    pub(crate) const GET_FAMILY: u8 = 3;
-    pub(crate) const FAMILY_ID: u16 = 1;
-    pub(crate) const FAMILY_NAME: u16 = 2;
-}
-
 pub(super) mod command {
     pub(crate) const NEW_SERVICE: u8 = 1;
     pub(crate) const SET_SERVICE: u8 = 2;

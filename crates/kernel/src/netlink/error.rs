@@ -98,9 +98,14 @@ impl fmt::Display for Refusal {
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The error number of the system call that just failed in this thread.
-    pub(crate) fn last() -> Self {
-        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    /// Whoever asked may not ask.
+    pub fn is_denial(self) -> bool {
+        matches!(self.0, libc::EPERM | libc::EACCES)
+    }
+
+    /// The kernel has no such subsystem, or has not loaded it.
+    pub fn is_no_subsystem(self) -> bool {
+        matches!(self.0, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT)
     }
 
     /// The name that manuals use, for the numbers that netlink answers with.

@@ -1,4 +1,4 @@
-//! A long-lived netlink socket: requests, listings, and what the kernel says by itself.
+//! A long-lived netlink socket: datagrams to the kernel, and those that it answers with or sends by itself.
 //!
 //! It never blocks without a limit. It asks the kernel for its reasons (extended acks) and for short
 //! error messages, so that a refused batch of megabytes is not sent back.
@@ -6,20 +6,18 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::{Errno, Error, Header, Message, MessageWriter, Messages, Result, flags, sys};
+use rustix::net::netlink::{GENERIC, NETFILTER, SOCK_DIAG};
+
+use super::{Errno, Error, Result, sys};
 
 const NETLINK_CAP_ACK: libc::c_int = 10;
 const NETLINK_EXT_ACK: libc::c_int = 11;
 /// The kernel fills listings in pieces of at most 32 KiB, or less if we offer less.
 const RECEIVE_SIZE: usize = 64 << 10;
-/// How often a listing is begun anew when others write meanwhile.
-const LIST_ATTEMPTS: u32 = 20;
-/// A listing that stays silent for so long is given up.
-pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Which subsystem the socket speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum Subsystem {
     /// Addresses, links, routes.
     Route,
     /// `nf_tables`, conntrack, ipset.
@@ -42,12 +40,13 @@ pub struct Socket {
 
 impl Socket {
     /// Opens a socket. Needs no privilege; what is asked through it may.
-    pub fn open(protocol: Protocol) -> Result<Self> {
-        let fd = sys::socket(match protocol {
-            Protocol::Route => libc::NETLINK_ROUTE,
-            Protocol::Netfilter => libc::NETLINK_NETFILTER,
-            Protocol::SocketDiagnostics => libc::NETLINK_SOCK_DIAG,
-            Protocol::Generic => libc::NETLINK_GENERIC,
+    pub fn open(subsystem: Subsystem) -> Result<Self> {
+        let fd = sys::socket(match subsystem {
+            // Number 0.
+            Subsystem::Route => None,
+            Subsystem::Netfilter => Some(NETFILTER),
+            Subsystem::SocketDiagnostics => Some(SOCK_DIAG),
+            Subsystem::Generic => Some(GENERIC),
         })?;
         // Both options make errors better, not possible: a kernel without them still answers.
         let _unavailable = sys::enable(&fd, NETLINK_CAP_ACK).and(sys::enable(&fd, NETLINK_EXT_ACK));
@@ -83,7 +82,7 @@ impl Socket {
 
     /// Makes room for this many bytes of answers that wait to be read.
     pub fn set_receive_buffer(&self, bytes: usize) -> Result<()> {
-        sys::set_buffer(&self.fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+        sys::set_receive_buffer(&self.fd, bytes)
     }
 
     /// Sends all `bytes` as one datagram, growing the send buffer where they do not fit.
@@ -91,7 +90,7 @@ impl Socket {
         // The kernel counts its own overhead too, hence the margin.
         let needed = bytes.len().saturating_add(bytes.len() / 4).saturating_add(32 << 10);
         if needed > self.send_buffer_size.max(128 << 10) {
-            sys::set_buffer(&self.fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, needed)?;
+            sys::set_send_buffer(&self.fd, needed)?;
             self.send_buffer_size = needed;
         }
         sys::send(&self.fd, bytes).map(drop)
@@ -114,113 +113,9 @@ impl Socket {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            sys::wait_readable(&self.fd, left.map(milliseconds))?;
+            sys::wait_readable(&self.fd, left)?;
         }
     }
-
-    /// Lists: sends `request` with the listing flags and decodes each answer with `decode`, which gives
-    /// `None` for what does not interest. Begins anew when others write meanwhile.
-    pub fn list<T>(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        mut decode: impl FnMut(Header, &[u8]) -> Result<Option<T>>,
-    ) -> Result<Vec<T>> {
-        for _ in 0..LIST_ATTEMPTS {
-            let (mut found, mut interrupted) = (Vec::new(), false);
-            let is_whole = self.list_once(what, kind, &request, &mut |head, body| {
-                interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                if !interrupted {
-                    found.extend(decode(head, body)?);
-                }
-                Ok(())
-            })?;
-            if is_whole {
-                return Ok(found);
-            }
-        }
-        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
-    }
-
-    /// Lists without keeping anything: `visit` gets each answer as it comes. When others write meanwhile, the listing is
-    /// begun anew, so what `visit` sees twice must do no harm.
-    pub fn visit(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        mut visit: impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        for _ in 0..LIST_ATTEMPTS {
-            if self.list_once(what, kind, &request, &mut visit)? {
-                return Ok(());
-            }
-        }
-        Err(Error::Interrupted { what, attempts: LIST_ATTEMPTS })
-    }
-
-    /// One listing; false if it was interrupted.
-    fn list_once(
-        &mut self,
-        what: &'static str,
-        kind: u16,
-        request: impl Fn(&mut MessageWriter),
-        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<bool> {
-        let sequence = self.next_sequence();
-        let mut writer = MessageWriter::default();
-        let flags = flags::REQUEST | flags::DUMP;
-        writer.message(Header { kind, flags, sequence, port: 0 }, request);
-        self.send(writer.bytes())?;
-        self.hear_listing(what, sequence, visit)
-    }
-
-    /// Hears a listing to its end, also when `visit` fails half way: until then the kernel takes no other one through this
-    /// socket.
-    fn hear_listing(
-        &mut self,
-        what: &'static str,
-        sequence: u32,
-        visit: &mut impl FnMut(Header, &[u8]) -> Result<()>,
-    ) -> Result<bool> {
-        let (mut result, mut interrupted) = (Ok(()), false);
-        loop {
-            let silent = Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() };
-            let bytes = self.receive(ANSWER_LIMIT)?.ok_or(silent)?;
-            for message in Messages::new(bytes) {
-                match message? {
-                    Message::Data(head, body) if head.sequence == sequence => {
-                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        if result.is_ok() {
-                            result = visit(head, body);
-                        }
-                    }
-                    Message::Done(head, None) if head.sequence == sequence => {
-                        interrupted |= head.flags & flags::DUMP_INTERRUPTED != 0;
-                        return result.map(|()| !interrupted);
-                    }
-                    Message::Done(head, Some(Errno(libc::EINTR))) if head.sequence == sequence => {
-                        return result.map(|()| false);
-                    }
-                    Message::Done(head, Some(errno)) if head.sequence == sequence => {
-                        return Err(Error::System { action: what, errno });
-                    }
-                    Message::Refused(head, refusal) if head.sequence == sequence => {
-                        return Err(Error::Refused { action: format!("list {what}"), refusal });
-                    }
-                    Message::Overrun => return Err(Error::Lost),
-                    // Left over from an earlier request that was given up.
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-/// Rounded up, so that the last fraction of a millisecond does not spin.
-fn milliseconds(left: Duration) -> u32 {
-    u32::try_from(left.as_millis()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl AsFd for Socket {

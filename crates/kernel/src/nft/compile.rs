@@ -144,10 +144,10 @@ impl Program {
 
     fn address(&self, side: Side, to: Register) -> Expression {
         let (offset, bytes) = match (self.family, side) {
-            (Family::Ip, Side::Source) => (12, 4),
-            (Family::Ip, Side::Destination) => (16, 4),
-            (Family::Ip6, Side::Source) => (8, 16),
-            (Family::Ip6, Side::Destination) => (24, 16),
+            (Family::V4, Side::Source) => (12, 4),
+            (Family::V4, Side::Destination) => (16, 4),
+            (Family::V6, Side::Source) => (8, 16),
+            (Family::V6, Side::Destination) => (24, 16),
         };
         Expression::Payload { to, header: Header::Network, offset, size: bytes }
     }
@@ -240,8 +240,8 @@ impl Program {
     fn reject(&mut self, reject: Reject) {
         let (kind, code) = match (reject, self.family) {
             (Reject::TcpReset, _) => (1, 0),
-            (Reject::PortUnreachable, Family::Ip) => (0, 3),
-            (Reject::PortUnreachable, Family::Ip6) => (0, 4),
+            (Reject::PortUnreachable, Family::V4) => (0, 3),
+            (Reject::PortUnreachable, Family::V6) => (0, 4),
         };
         self.add(Expression::Reject { kind, code });
     }

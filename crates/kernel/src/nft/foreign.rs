@@ -222,7 +222,7 @@ impl Netlink {
             |_| {},
             |family, attributes| {
                 // The typed reader wants one of our families; of the table only its name and its flags are used.
-                read::table(super::Family::Ip, attributes).map(|table| (family, table))
+                read::table(super::Family::V4, attributes).map(|table| (family, table))
             },
         )?;
         let is_awake = |chain: &BaseChain| {
@@ -273,7 +273,7 @@ impl Netlink {
             m.text(SET_TABLE, &table.name);
             m.text(SET_NAME, set);
         };
-        let length = self.socket.ask("show a set", SUBSYSTEM << 8 | kind::GET_SET, request, |body| {
+        let length = self.client.ask("show a set", SUBSYSTEM << 8 | kind::GET_SET, request, |body| {
             for attribute in read::open(body)?.1 {
                 let attribute = attribute?;
                 if attribute.kind == SET_KEY_LENGTH {
@@ -309,7 +309,7 @@ impl Netlink {
             });
         };
         let what = "look a key up";
-        match self.socket.ask(what, SUBSYSTEM << 8 | kind::GET_ELEMENTS, request, member) {
+        match self.client.ask(what, SUBSYSTEM << 8 | kind::GET_ELEMENTS, request, member) {
             Err(error) if error.errno() == Some(Errno(libc::ENOENT)) => Ok(Member::Absent),
             answer => answer,
         }
@@ -328,7 +328,7 @@ impl Netlink {
             fixed(m, number);
             names(m);
         };
-        let found = self.socket.list(what, SUBSYSTEM << 8 | kind, request, |head, body| {
+        let found = self.client.list(what, SUBSYSTEM << 8 | kind, request, |head, body| {
             let (number, attributes) = read::open(body)?;
             match TableFamily::from_number(number).filter(|_| head.kind >> 8 == SUBSYSTEM) {
                 Some(family) => decode(family, attributes).map(Some),

@@ -35,7 +35,7 @@ pub(crate) fn hear(bytes: &[u8]) {
 }
 
 fn table(body: &[u8]) -> Result<()> {
-    read::table(Family::Ip, read::open(body)?.1).map(drop)
+    read::table(Family::V4, read::open(body)?.1).map(drop)
 }
 
 fn chain(body: &[u8]) -> Result<()> {
@@ -50,7 +50,7 @@ fn rule(body: &[u8]) -> Result<()> {
 }
 
 fn set(body: &[u8]) -> Result<()> {
-    read::set(Family::Ip6, read::open(body)?.1).map(drop)
+    read::set(Family::V6, read::open(body)?.1).map(drop)
 }
 
 /// Elements are read by the shape of their set; one of these fits, the others must fail in peace.

@@ -138,7 +138,7 @@ impl Netlink {
                 m.text(*attribute, name);
             }
         };
-        let found = self.socket.list(what, SUBSYSTEM << 8 | kind, request, |head, body| {
+        let found = self.client.list(what, SUBSYSTEM << 8 | kind, request, |head, body| {
             let (number, attributes) = read::open(body)?;
             if head.kind >> 8 == SUBSYSTEM && family_from(number) == Some(family) {
                 decode(attributes)

@@ -20,14 +20,14 @@
 //! use kernel::nft::{Element, Family, Field, Kernel, Operation, Set, Transaction, Value};
 //! use kernel_sim::nft::Simulated;
 //!
-//! let mut transaction = Transaction::new(Family::Ip, "example");
+//! let mut transaction = Transaction::new(Family::V4, "example");
 //! transaction.replace_table(Some("made by an example".into()));
 //! transaction.push(Operation::AddSet(Set::new("ports", &[Field::Port])));
 //! transaction.add_elements(&"ports".into(), vec![Element::new(&[Value::Port(80)])]);
 //!
 //! let mut kernel = Simulated::default(); // or Netlink::open()?, as root
 //! kernel.run(&transaction)?;
-//! let listed = kernel.list(Family::Ip, "example")?.expect("it is there now");
+//! let listed = kernel.list(Family::V4, "example")?.expect("it is there now");
 //! assert_eq!(listed.sets["ports"].elements.len(), 1);
 //! assert!(transaction.script().contains("typeof th dport;"));
 //! # Ok::<(), kernel::nft::Error>(())
@@ -75,6 +75,7 @@ pub use object::{
 pub use other_tables::{OtherRule, OtherTables};
 pub use probe::{MINIMUM_KERNEL, Shortcoming, probe};
 pub use rule::{Bits, DnatTo, Match, Pattern, Prefix, PriorityFrom, Reject, Rule, Selector, Side, Statement};
+pub use text::family_name;
 pub use transaction::{Operation, Transaction};
 pub use value::{InterfaceName, Kind, Protocol, Tuple, Value, wire_size};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::error::Result;
 use super::object::Family;
 use super::wire::{SUBSYSTEM, family_from, kind, read};
-use crate::netlink::{self, Attributes, Header, Message, Messages, Protocol, Socket};
+use crate::netlink::{self, Attributes, Header, Message, Messages, Socket, Subsystem};
 
 const GROUP_NFTABLES: u32 = 7;
 /// Every `nf_tables` message but that of a generation names its table first.
@@ -73,13 +73,13 @@ pub struct Monitor {
 impl Monitor {
     /// Subscribes, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        Self::on(Socket::open(Protocol::Netfilter)?)
+        Self::on(Socket::open(Subsystem::Netfilter)?)
     }
 
     /// Subscribes to what all do but the connection of this port ([`super::Netlink::port`]): the kernel leaves that out, so
     /// that not even a cold start of ours wakes anybody up.
     pub fn of_others(port: u32) -> Result<Self> {
-        let socket = Socket::open(Protocol::Netfilter)?;
+        let socket = Socket::open(Subsystem::Netfilter)?;
         socket.ignore(port)?;
         Self::on(socket)
     }

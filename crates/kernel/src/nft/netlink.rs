@@ -10,8 +10,8 @@ use super::error::{Error, Result};
 use super::listed::Listed;
 use super::object::{Family, Table};
 use super::transaction::Transaction;
-use super::wire::{fixed, header, kind, read};
-use crate::netlink::{self, Message, MessageWriter, Messages, Protocol, Socket, flags};
+use super::wire::{SUBSYSTEM, fixed, kind, read};
+use crate::netlink::{self, Client, MessageWriter, Subsystem};
 use crate::rule_packets::RulePackets;
 
 /// The kernel answers a batch before `send` returns; this is for a kernel that does not.
@@ -25,28 +25,25 @@ const GENERATION_ID: u16 = 1;
 /// A connection to the kernel's `nf_tables`.
 #[derive(Debug)]
 pub struct Netlink {
-    pub(super) socket: Socket,
+    pub(super) client: Client,
 }
 
 impl Netlink {
     /// Opens the connection, in this thread's network namespace.
     pub fn open() -> Result<Self> {
-        Ok(Self { socket: Socket::open(Protocol::Netfilter)? })
+        Ok(Self { client: Client::open(Subsystem::Netfilter)? })
     }
 
     /// The number by which notifications name changes made through this connection.
     pub fn port(&self) -> u32 {
-        self.socket.port()
+        self.client.port()
     }
 
     fn send(&mut self, transaction: &Transaction, ending: Ending) -> Result<()> {
         if transaction.is_empty() {
             return Ok(());
         }
-        let first = self.socket.next_sequence();
-        let batch = Batch::encode(transaction, first, ending);
-        self.socket.skip_sequences(batch.sequences());
-        self.socket.send(batch.bytes())?;
+        let batch = self.send_batch(transaction, ending)?;
         self.answer(&batch)
     }
 
@@ -55,17 +52,21 @@ impl Netlink {
     /// A new generation is counted a little before or after it can be seen. An empty batch changes nothing
     /// but takes the writers' lock, so behind it the two agree.
     fn wait_for_writers(&mut self) -> Result<()> {
-        let first = self.socket.next_sequence();
-        let empty = Transaction::new(Family::Ip, "");
-        let batch = Batch::encode(&empty, first, Ending::Commit);
-        self.socket.skip_sequences(batch.sequences());
-        Ok(self.socket.send(batch.bytes())?)
+        self.send_batch(&Transaction::new(Family::V4, ""), Ending::Commit).map(drop)
+    }
+
+    fn send_batch<'a>(&mut self, transaction: &'a Transaction, ending: Ending) -> Result<Batch<'a>> {
+        let socket = self.client.socket();
+        let batch = Batch::encode(transaction, socket.next_sequence(), ending);
+        socket.skip_sequences(batch.sequences());
+        socket.send(batch.bytes())?;
+        Ok(batch)
     }
 
     fn answer(&mut self, batch: &Batch<'_>) -> Result<()> {
         let (mut answers, mut limit, mut is_lost) = (Answers::default(), ANSWER_LIMIT, false);
         loop {
-            match self.socket.receive(limit) {
+            match self.client.socket().receive(limit) {
                 Ok(Some(bytes)) => batch.hear(bytes, &mut answers)?,
                 Ok(None) => break,
                 // So many refusals that not all fit; the first are there still, and they are what matters.
@@ -117,24 +118,12 @@ impl Kernel for Netlink {
     }
 
     fn generation(&mut self) -> Result<u32> {
-        let sequence = self.socket.next_sequence();
-        let mut writer = MessageWriter::default();
-        writer.message(header(kind::GET_GENERATION, flags::REQUEST, sequence), |m| fixed(m, 0));
-        self.socket.send(writer.bytes())?;
-        while let Some(bytes) = self.socket.receive(ANSWER_LIMIT)? {
-            for message in Messages::new(bytes) {
-                match message? {
-                    Message::Data(head, body) if head.sequence == sequence => {
-                        return Ok(read_generation(body)?);
-                    }
-                    Message::Refused(head, refusal) if head.sequence == sequence => {
-                        return Err(Error::whole(refusal));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Err(netlink::Error::Silent { milliseconds: ANSWER_LIMIT.as_millis() }.into())
+        let request = |m: &mut MessageWriter| fixed(m, 0);
+        let kind = SUBSYSTEM << 8 | kind::GET_GENERATION;
+        self.client.ask("tell the generation", kind, request, read_generation).map_err(|error| match error {
+            netlink::Error::Refused { refusal, .. } => Error::whole(refusal),
+            error => error.into(),
+        })
     }
 }
 

@@ -4,30 +4,18 @@
 
 use std::sync::Arc;
 
+pub use model::Family;
+
 use super::value::Kind;
 
 /// The name of a chain, a set or a table. Shared, since many elements name the same chain.
 pub type Name = Arc<str>;
 
-/// Which packets a table sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    Ip,
-    /// IPv6.
-    Ip6,
-}
-
-impl Family {
-    /// Both, in order.
-    pub const ALL: [Self; 2] = [Self::Ip, Self::Ip6];
-
-    /// The kind of this family's addresses.
-    pub const fn address(self) -> Kind {
-        match self {
-            Self::Ip => Kind::Ipv4,
-            Self::Ip6 => Kind::Ipv6,
-        }
+/// The kind of a family's addresses.
+pub(super) const fn address_kind(family: Family) -> Kind {
+    match family {
+        Family::V4 => Kind::Ipv4,
+        Family::V6 => Kind::Ipv6,
     }
 }
 
@@ -191,7 +179,7 @@ impl Field {
     /// The kind of its values in a table of this family.
     pub const fn kind(self, family: Family) -> Kind {
         match self {
-            Self::Source | Self::Destination => family.address(),
+            Self::Source | Self::Destination => address_kind(family),
             Self::Protocol => Kind::Protocol,
             Self::Port => Kind::Port,
             Self::Priority => Kind::Priority,

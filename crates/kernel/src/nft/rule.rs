@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::object::{Comment, Family, Name, Verdict};
+use super::object::{Comment, Family, Name, Verdict, address_kind};
 use super::value::{InterfaceName, Kind, Protocol};
 
 /// One rule of a chain.
@@ -234,7 +234,7 @@ impl Selector {
     /// The kind of the values that it gives in a table of this family.
     pub const fn kind(self, family: Family) -> Kind {
         match self {
-            Self::Source | Self::Destination => family.address(),
+            Self::Source | Self::Destination => address_kind(family),
             Self::Protocol => Kind::Protocol,
             Self::SourcePort | Self::Port => Kind::Port,
             Self::Priority | Self::PriorityAnd(_) => Kind::Priority,

@@ -1,111 +1,91 @@
 //! Addresses in the kernel's form.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use libc::{sockaddr, socklen_t};
+use libc::socklen_t;
 
-/// An address as the kernel reads and writes it, of either family.
+/// An address as the kernel reads and writes it, of either family: `struct sockaddr_in` or `struct sockaddr_in6`, byte by byte.
 #[derive(Clone, Copy)]
-pub(crate) struct RawAddress {
-    // The larger of the two; an IPv4 address lies in its first bytes.
-    storage: libc::sockaddr_in6,
-    size: socklen_t,
+#[repr(C, align(4))]
+pub(super) struct RawAddress {
+    bytes: [u8; SIZE_V6],
+    size: usize,
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
-const SIZE_V4: socklen_t = size_of::<libc::sockaddr_in>() as socklen_t;
-#[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
-const SIZE_V6: socklen_t = size_of::<libc::sockaddr_in6>() as socklen_t;
+/// The family, the port, the address, and what fills it up.
+const SIZE_V4: usize = 2 + 2 + 4 + 8;
+/// The family, the port, the flow, the address, the link.
+const SIZE_V6: usize = 2 + 2 + 4 + 16 + 4;
+const _: () =
+    assert!(SIZE_V4 == size_of::<libc::sockaddr_in>() && SIZE_V6 == size_of::<libc::sockaddr_in6>());
+const FAMILY_V4: [u8; 2] = 2_u16.to_ne_bytes();
+const FAMILY_V6: [u8; 2] = 10_u16.to_ne_bytes();
 
 impl RawAddress {
     /// How many bytes the kernel may write.
-    pub(crate) const CAPACITY: socklen_t = SIZE_V6;
+    #[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
+    pub(super) const CAPACITY: socklen_t = SIZE_V6 as socklen_t;
 
     /// Room for an address.
-    pub(crate) fn empty() -> Self {
-        let storage = libc::sockaddr_in6 {
-            sin6_family: 0,
-            sin6_port: 0,
-            sin6_flowinfo: 0,
-            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-            sin6_scope_id: 0,
-        };
-        Self { storage, size: 0 }
+    pub(super) fn empty() -> Self {
+        Self { bytes: [0; SIZE_V6], size: 0 }
     }
 
-    pub(crate) fn pointer(&self) -> *const sockaddr {
-        (&raw const self.storage).cast()
+    pub(super) fn pointer_mut(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr()
     }
 
-    pub(crate) fn pointer_mut(&mut self) -> *mut sockaddr {
-        (&raw mut self.storage).cast()
-    }
-
-    pub(crate) fn size(&self) -> socklen_t {
-        self.size
+    #[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
+    pub(super) fn size(&self) -> socklen_t {
+        self.size as socklen_t
     }
 
     /// The kernel has written so many bytes.
-    pub(crate) fn set_size(&mut self, size: socklen_t) {
-        self.size = size.min(Self::CAPACITY);
+    pub(super) fn set_size(&mut self, size: socklen_t) {
+        self.size = (size as usize).min(SIZE_V6);
     }
 
     /// The address, if it is of a family that we know.
-    pub(crate) fn read(&self) -> Option<SocketAddr> {
-        match i32::from(self.storage.sin6_family) {
-            libc::AF_INET if self.size >= SIZE_V4 => {
-                let raw = self.as_v4();
-                let ip = Ipv4Addr::from(u32::from_be(raw.sin_addr.s_addr));
-                Some(SocketAddr::new(ip.into(), u16::from_be(raw.sin_port)))
+    pub(super) fn read(&self) -> Option<SocketAddr> {
+        let port = u16::from_be_bytes(self.part(2));
+        match self.part(0) {
+            FAMILY_V4 if self.size >= SIZE_V4 => {
+                Some(SocketAddrV4::new(Ipv4Addr::from(self.part::<4>(4)), port).into())
             }
-            libc::AF_INET6 if self.size >= SIZE_V6 => {
-                let raw = &self.storage;
-                let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
-                Some(SocketAddrV6::new(ip, u16::from_be(raw.sin6_port), 0, raw.sin6_scope_id).into())
+            FAMILY_V6 if self.size >= SIZE_V6 => {
+                let link = u32::from_ne_bytes(self.part(24));
+                Some(SocketAddrV6::new(Ipv6Addr::from(self.part::<16>(8)), port, 0, link).into())
             }
             _ => None,
         }
     }
 
-    #[expect(unsafe_code, reason = "an IPv4 address lies in the first bytes of the room for an IPv6 one")]
-    fn as_v4(&self) -> libc::sockaddr_in {
-        // SAFETY: sockaddr_in is smaller than sockaddr_in6, no stricter in alignment, and holds nothing but integers.
-        unsafe { *(&raw const self.storage).cast::<libc::sockaddr_in>() }
+    fn part<const N: usize>(&self, at: usize) -> [u8; N] {
+        std::array::from_fn(|i| self.bytes[at + i])
+    }
+
+    /// With these bytes behind those that are there.
+    fn with(mut self, part: &[u8]) -> Self {
+        self.bytes[self.size..self.size + part.len()].copy_from_slice(part);
+        self.size += part.len();
+        self
     }
 }
 
-const _: () = assert!(size_of::<libc::sockaddr_in>() <= size_of::<libc::sockaddr_in6>());
-const _: () = assert!(align_of::<libc::sockaddr_in>() <= align_of::<libc::sockaddr_in6>());
-
 impl From<SocketAddr> for RawAddress {
-    #[expect(unsafe_code, reason = "an IPv4 address lies in the first bytes of the room for an IPv6 one")]
-    #[expect(clippy::cast_possible_truncation, reason = "the numbers of families")]
     fn from(address: SocketAddr) -> Self {
-        let mut raw = Self::empty();
+        let port = address.port().to_be_bytes();
         match address {
             SocketAddr::V4(address) => {
-                let written = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: address.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: as in `as_v4`.
-                unsafe { *(&raw mut raw.storage).cast::<libc::sockaddr_in>() = written };
-                raw.size = SIZE_V4;
+                Self::empty().with(&FAMILY_V4).with(&port).with(&address.ip().octets()).with(&[0; 8])
             }
-            SocketAddr::V6(address) => {
-                raw.storage = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: address.port().to_be(),
-                    sin6_flowinfo: address.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
-                    sin6_scope_id: address.scope_id(),
-                };
-                raw.size = SIZE_V6;
-            }
+            SocketAddr::V6(address) => Self::empty()
+                .with(&FAMILY_V6)
+                .with(&port)
+                .with(&address.flowinfo().to_ne_bytes())
+                .with(&address.ip().octets())
+                .with(&address.scope_id().to_ne_bytes()),
         }
-        raw
     }
 }
 
@@ -125,7 +105,7 @@ mod tests {
     #[test]
     fn an_address_that_was_cut_short_is_none() {
         let mut raw = RawAddress::from("[fd00::1]:443".parse::<SocketAddr>().unwrap());
-        raw.set_size(SIZE_V4);
+        raw.set_size(16);
         assert_eq!(raw.read(), None);
     }
 }

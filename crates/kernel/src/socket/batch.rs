@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use super::address::RawAddress;
 
@@ -26,14 +26,17 @@ pub struct Local {
 }
 
 impl Local {
-    fn v4(info: &libc::in_pktinfo) -> Self {
-        Self { address: Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into(), link: 0 }
+    /// Reads `struct in_pktinfo`: a link, our address, and the one in the header.
+    fn v4(info: &[u8]) -> Option<Self> {
+        let address: [u8; 4] = info.get(4..8)?.try_into().ok()?;
+        Some(Self { address: Ipv4Addr::from(address).into(), link: 0 })
     }
 
-    fn v6(info: &libc::in6_pktinfo) -> Self {
-        let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-        let link = if address.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };
-        Self { address: address.into(), link }
+    /// Reads `struct in6_pktinfo`: an address and a link.
+    fn v6(info: &[u8]) -> Option<Self> {
+        let (address, rest) = info.split_first_chunk::<16>()?;
+        let (address, link) = (Ipv6Addr::from(*address), u32::from_ne_bytes(*rest.first_chunk()?));
+        Some(Self { address: address.into(), link: if address.is_unicast_link_local() { link } else { 0 } })
     }
 }
 
@@ -112,7 +115,8 @@ impl Inbox {
         for (i, header) in headers.iter().enumerate().take(count) {
             self.sizes[i] = (header.msg_len as usize).min(SIZE_MAX);
             self.from[i].set_size(header.msg_hdr.msg_namelen);
-            self.to[i] = destination(&header.msg_hdr);
+            let used: usize = header.msg_hdr.msg_controllen as _;
+            self.to[i] = destination(&controls[i].0[..used.min(CONTROL_SIZE)]);
         }
         Ok(count)
     }
@@ -185,38 +189,30 @@ fn no_message() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Where a datagram was sent to, as its control message tells.
-#[expect(unsafe_code, reason = "control messages are walked through pointers")]
-fn destination(header: &libc::msghdr) -> Option<Local> {
-    // SAFETY: the kernel has written `msg_controllen` bytes of whole control messages at `msg_control`, which the macros
-    // stay within; the data of each is read without assuming its alignment, and only where its length suffices.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while let Some(found) = message.as_ref() {
-            let data = libc::CMSG_DATA(message);
-            match (found.cmsg_level, found.cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) if holds::<libc::in_pktinfo>(found) => {
-                    return Some(Local::v4(&data.cast::<libc::in_pktinfo>().read_unaligned()));
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if holds::<libc::in6_pktinfo>(found) => {
-                    return Some(Local::v6(&data.cast::<libc::in6_pktinfo>().read_unaligned()));
-                }
-                _ => message = libc::CMSG_NXTHDR(header, message),
-            }
+/// `struct cmsghdr`: its length, a level, and a kind.
+const HEAD: usize = size_of::<libc::cmsghdr>();
+const LENGTH: usize = size_of::<usize>();
+
+/// Control messages begin at multiples of a word.
+const fn aligned(size: usize) -> usize {
+    size.next_multiple_of(LENGTH)
+}
+
+/// Where a datagram was sent to, as its control messages tell.
+fn destination(mut control: &[u8]) -> Option<Local> {
+    while let Some((head, _)) = control.split_first_chunk::<HEAD>() {
+        let length = usize::from_ne_bytes(*head.first_chunk()?);
+        let data = control.get(HEAD..length)?;
+        match (
+            c_int::from_ne_bytes(*head[LENGTH..].first_chunk()?),
+            c_int::from_ne_bytes(*head[LENGTH + 4..].first_chunk()?),
+        ) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => return Local::v4(data),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => return Local::v6(data),
+            _ => control = control.get(aligned(length)..)?,
         }
     }
     None
-}
-
-#[expect(unsafe_code, reason = "CMSG_LEN is marked so")]
-fn holds<T>(message: &libc::cmsghdr) -> bool {
-    // SAFETY: CMSG_LEN only computes.
-    message.cmsg_len >= unsafe { libc::CMSG_LEN(size::<T>()) } as usize
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the size of a small struct")]
-const fn size<T>() -> u32 {
-    size_of::<T>() as u32
 }
 
 /// Writes what is to be said beside a datagram; returns how many bytes that took.
@@ -225,41 +221,61 @@ fn write_controls(control: &mut Control, datagram: &Outgoing<'_>) -> usize {
     match datagram.from.map(|from| (from.address, from.link)) {
         None => {}
         Some((IpAddr::V4(address), _)) => {
-            let address = libc::in_addr { s_addr: u32::from(address).to_be() };
-            let nowhere = libc::in_addr { s_addr: 0 };
-            let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: nowhere };
-            used += append(control, used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            // `struct in_pktinfo`, see `Local::v4`.
+            let mut info = [0; 12];
+            info[4..8].copy_from_slice(&address.octets());
+            used += append(control, used, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
         }
         Some((IpAddr::V6(address), link)) => {
-            let address = libc::in6_addr { s6_addr: address.octets() };
-            let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: link };
-            used += append(control, used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+            // `struct in6_pktinfo`, see `Local::v6`.
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&address.octets());
+            info[16..].copy_from_slice(&link.to_ne_bytes());
+            used += append(control, used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
         }
     }
     if datagram.segment > 0 {
-        used += append(control, used, libc::SOL_UDP, libc::UDP_SEGMENT, datagram.segment);
+        let segment = datagram.segment.to_ne_bytes();
+        used += append(control, used, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
     }
     used
 }
 
 /// Writes one control message behind those that use the first bytes already; returns how many more are used now.
-#[expect(unsafe_code, reason = "control messages are written through pointers")]
-#[expect(
-    clippy::cast_ptr_alignment,
-    reason = "CMSG_SPACE keeps it, and the value is written without assuming it"
-)]
-fn append<T>(control: &mut Control, used: usize, level: c_int, kind: c_int, value: T) -> usize {
-    // SAFETY: both only compute.
-    let (length, space) = unsafe { (libc::CMSG_LEN(size::<T>()), libc::CMSG_SPACE(size::<T>()) as usize) };
-    let room = &mut control.0[used..used + space];
-    let message = room.as_mut_ptr().cast::<libc::cmsghdr>();
-    // SAFETY: `room` has `space` bytes (the slice would have panicked), enough for header and value, and starts at a
-    // multiple of the header's alignment, since the control bytes do and every message takes a multiple of it.
-    unsafe {
-        (*message).cmsg_level = level;
-        (*message).cmsg_type = kind;
-        (*message).cmsg_len = length as _;
-        libc::CMSG_DATA(message).cast::<c_void>().cast::<T>().write_unaligned(value);
+fn append(control: &mut Control, used: usize, level: c_int, kind: c_int, value: &[u8]) -> usize {
+    let length = HEAD + value.len();
+    let room = &mut control.0[used..used + aligned(length)];
+    room[..LENGTH].copy_from_slice(&length.to_ne_bytes());
+    room[LENGTH..LENGTH + 4].copy_from_slice(&level.to_ne_bytes());
+    room[LENGTH + 4..LENGTH + 8].copy_from_slice(&kind.to_ne_bytes());
+    room[HEAD..length].copy_from_slice(value);
+    room.len()
+}
+
+const _: () = assert!(HEAD == LENGTH + 8, "nothing but a word and two numbers");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_messages_are_laid_out_as_the_kernel_reads_them_and_no_length_is_trusted() {
+        for text in ["10.0.0.1", "fd00::1", "fe80::1"] {
+            let address: IpAddr = text.parse().unwrap();
+            let link = if text.starts_with("fe80") { 3 } else { 0 };
+            let from = Some(Local { address, link });
+            let mut control = Control([0; CONTROL_SIZE]);
+            let used = write_controls(&mut control, &Outgoing { to: None, from, bytes: b"", segment: 9 });
+            let info = if address.is_ipv4() { 12 } else { 20 };
+            assert_eq!(used, HEAD + aligned(info) + HEAD + aligned(2));
+            assert_eq!(destination(&control.0[..used]), from);
+            for cut in 0..HEAD + info {
+                assert_eq!(destination(&control.0[..cut]), None);
+            }
+            for length in [0, 1, HEAD - 1, usize::MAX] {
+                control.0[..LENGTH].copy_from_slice(&length.to_ne_bytes());
+                assert_eq!(destination(&control.0[..used]), None, "{length}");
+            }
+        }
     }
-    space
 }

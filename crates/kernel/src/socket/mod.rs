@@ -11,49 +11,53 @@ pub(crate) mod sys;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use libc::c_int;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, listen, socket_with, sockopt,
+};
 
 pub use batch::{BATCH, Datagram, Inbox, Local, Outgoing, send};
 
 /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
-const QUEUE: c_int = 16_384;
+const QUEUE: i32 = 16_384;
 /// What UDP sockets that hear many clients ask for; the kernel caps it at `net.core.rmem_max`.
-const UDP_BUFFER_BYTES: c_int = 4 << 20;
-/// A silent peer is asked whether it is still there after so many seconds, ...
-const KEEPALIVE_IDLE_SECONDS: c_int = 60;
-/// ... again after so many, ...
-const KEEPALIVE_INTERVAL_SECONDS: c_int = 10;
+const UDP_BUFFER_BYTES: usize = 4 << 20;
+/// A silent peer is asked whether it is still there after so long, ...
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// ... again after so long, ...
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// ... and is gone after so many questions.
-const KEEPALIVE_PROBES: c_int = 6;
+const KEEPALIVE_PROBES: u32 = 6;
 
 /// Listens for TCP connections.
 ///
 /// A port whose old connections still linger can be taken; one where somebody listens cannot.
 pub fn listen_tcp(at: SocketAddr) -> io::Result<TcpListener> {
-    let fd = open(at, libc::SOCK_STREAM)?;
-    sys::set_number(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    let fd = open(at, SocketType::STREAM)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
     // What is set here, connections inherit: four calls less for each of them.
     prepare_stream(fd.as_fd())?;
-    sys::bind(fd.as_fd(), at)?;
-    sys::listen(fd.as_fd(), QUEUE)?;
+    bind(&fd, &at)?;
+    listen(&fd, QUEUE)?;
     Ok(fd.into())
 }
 
 /// Takes a waiting connection; `WouldBlock` when there is none.
 pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (fd, from) = sys::accept(listener.as_fd())?;
-    let from = from.read().ok_or(io::ErrorKind::InvalidData)?;
+    let (fd, from) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let from = from.and_then(|from| from.try_into().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok((fd.into(), from))
 }
 
 /// Begins to connect. Once the socket can be written to, `take_error` tells whether it is connected.
 pub fn dial_tcp(to: SocketAddr) -> io::Result<TcpStream> {
-    let fd = open(to, libc::SOCK_STREAM)?;
+    let fd = open(to, SocketType::STREAM)?;
     prepare_stream(fd.as_fd())?;
-    match sys::connect(fd.as_fd(), to) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(fd.into()),
+    match connect(&fd, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(fd.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -67,17 +71,17 @@ pub fn report_icmp_errors(socket: BorrowedFd<'_>, local: IpAddr) -> io::Result<(
 
 /// Hears datagrams of many clients, and where they were sent to.
 pub fn listen_udp(at: SocketAddr) -> io::Result<UdpSocket> {
-    let fd = open(at, libc::SOCK_DGRAM)?;
+    let fd = open(at, SocketType::DGRAM)?;
     tell_destination(fd.as_fd(), at)?;
     enlarge(fd.as_fd());
-    sys::bind(fd.as_fd(), at)?;
+    bind(&fd, &at)?;
     Ok(fd.into())
 }
 
 /// A socket of its own for the datagrams between us and one peer.
 pub fn dial_udp(to: SocketAddr) -> io::Result<UdpSocket> {
-    let fd = open(to, libc::SOCK_DGRAM)?;
-    sys::connect(fd.as_fd(), to)?;
+    let fd = open(to, SocketType::DGRAM)?;
+    connect(&fd, &to)?;
     Ok(fd.into())
 }
 
@@ -94,44 +98,44 @@ pub enum Kind {
 pub fn hold(at: SocketAddr, kind: Kind) -> io::Result<OwnedFd> {
     // SO_REUSEADDR would let others in who set it too, since nobody listens here.
     let fd = match kind {
-        Kind::Stream => open(at, libc::SOCK_STREAM)?,
+        Kind::Stream => open(at, SocketType::STREAM)?,
         Kind::Datagram => {
-            let fd = open(at, libc::SOCK_DGRAM)?;
+            let fd = open(at, SocketType::DGRAM)?;
             // What strays here is never read: the kernel's smallest buffer will do.
-            sys::set_number(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0)?;
+            sockopt::set_socket_recv_buffer_size(&fd, 0)?;
             fd
         }
     };
-    sys::bind(fd.as_fd(), at)?;
+    bind(&fd, &at)?;
     Ok(fd)
 }
 
 /// Has a connection end by a reset when it is closed, at both ends at once, so that neither they nor
 /// connection tracking remember it: its ports can be used again at once.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
-    sys::set_linger(stream.as_fd(), 0)
+    Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
 /// A socket that does not block, and that hears one family only.
-fn open(address: SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
-    let kind = kind | libc::SOCK_NONBLOCK;
+fn open(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     if address.is_ipv4() {
-        return sys::socket(libc::AF_INET, kind, 0);
+        return Ok(socket_with(AddressFamily::INET, kind, flags, None)?);
     }
-    let fd = sys::socket(libc::AF_INET6, kind, 0)?;
+    let fd = socket_with(AddressFamily::INET6, kind, flags, None)?;
     if address.ip().is_unspecified() {
-        sys::set_number(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        sockopt::set_ipv6_v6only(&fd, true)?;
     }
     Ok(fd)
 }
 
 /// Small writes leave at once, and peers that vanish are noticed.
 fn prepare_stream(fd: BorrowedFd<'_>) -> io::Result<()> {
-    sys::set_number(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    sys::set_number(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    sys::set_number(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)?;
-    sys::set_number(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS)?;
-    sys::set_number(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_PROBES)
+    sockopt::set_tcp_nodelay(fd, true)?;
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
+    Ok(sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES)?)
 }
 
 fn tell_destination(fd: BorrowedFd<'_>, at: SocketAddr) -> io::Result<()> {
@@ -143,13 +147,10 @@ fn tell_destination(fd: BorrowedFd<'_>, at: SocketAddr) -> io::Result<()> {
 
 /// Asks for large buffers. It is a wish: a burst that does not fit is lost, as on any link.
 fn enlarge(fd: BorrowedFd<'_>) {
-    for (beyond_the_cap, plain) in
-        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
-        if sys::set_number(fd, libc::SOL_SOCKET, beyond_the_cap, UDP_BUFFER_BYTES).is_err() {
-            let _wish = sys::set_number(fd, libc::SOL_SOCKET, plain, UDP_BUFFER_BYTES);
-        }
-    }
+    let _wish = sockopt::set_socket_recv_buffer_size_force(fd, UDP_BUFFER_BYTES)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, UDP_BUFFER_BYTES));
+    let _wish = sockopt::set_socket_send_buffer_size_force(fd, UDP_BUFFER_BYTES)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, UDP_BUFFER_BYTES));
 }
 
 #[cfg(test)]

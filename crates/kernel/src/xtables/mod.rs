@@ -44,6 +44,8 @@ pub(crate) mod steps;
 
 use std::fmt;
 
+pub use model::Family;
+
 use crate::rule_packets::RulePackets;
 
 pub use error::{Error, Result};
@@ -101,42 +103,11 @@ impl fmt::Display for Variant {
     }
 }
 
-/// The family of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// `iptables`.
-    V4,
-    /// `ip6tables`.
-    V6,
-}
-
-impl Family {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// How the names of its programs begin.
-    pub fn program(self) -> &'static str {
-        match self {
-            Self::V4 => "iptables",
-            Self::V6 => "ip6tables",
-        }
-    }
-
-    /// That of the tables of `nf_tables` which `iptables-nft` uses.
-    fn of_nft(self) -> crate::nft::Family {
-        match self {
-            Self::V4 => crate::nft::Family::Ip,
-            Self::V6 => crate::nft::Family::Ip6,
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
+/// How the names of a family's programs begin.
+pub fn program(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
     }
 }
 

@@ -29,7 +29,7 @@ impl<'a, K: OtherTables> NftTables<'a, K> {
     }
 
     fn carry_out(&mut self, orders: &Orders<'_>) -> Result<()> {
-        let family = family_of(self.family);
+        let family = self.family;
         let mut transaction = Transaction::new(family, orders.table.name());
         transaction.extend(orders.emptied.iter().map(|chain| Operation::FlushChain((*chain).into())));
         if !orders.rules.is_empty() {
@@ -67,7 +67,7 @@ impl<K: OtherTables> Xtables for NftTables<'_, K> {
     }
 
     fn save(&mut self, table: Table) -> Result<Option<String>> {
-        let (family, name) = (family_of(self.family), table.name());
+        let (family, name) = (self.family, table.name());
         let Some(chains) = self.kernel.other_chains(family, name).map_err(|error| failed(&error))? else {
             return Ok(None);
         };
@@ -88,13 +88,6 @@ impl<K: OtherTables> Xtables for NftTables<'_, K> {
 
     fn restore(&mut self, text: &str) -> Result<()> {
         parse(Variant::Nft, text)?.iter().try_for_each(|orders| self.carry_out(orders))
-    }
-}
-
-fn family_of(family: Family) -> nft::Family {
-    match family {
-        Family::V4 => nft::Family::Ip,
-        Family::V6 => nft::Family::Ip6,
     }
 }
 

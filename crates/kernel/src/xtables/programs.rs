@@ -19,7 +19,7 @@ use super::error::{Error, OLDEST, Result, Version};
 use super::legacy::Legacy;
 use super::legacy_tables::LegacyTables;
 use super::process::{Ended, line, run};
-use super::{Family, Table, Variant, Xtables, legacy_packets};
+use super::{Family, Table, Variant, Xtables, legacy_packets, program};
 use crate::nft;
 use crate::rule_packets::RulePackets;
 
@@ -95,7 +95,7 @@ impl Programs {
                 found.problems.push(error.clone());
             }
             for variant in Variant::ALL {
-                let base = format!("{}-{}", family.program(), suffix(variant));
+                let base = format!("{}-{}", program(family), suffix(variant));
                 let of_plain =
                     plain.as_ref().ok().and_then(Option::as_ref).filter(|plain| plain.variant == variant);
                 let files = pair(folders, &base).or_else(|| of_plain.map(|plain| plain.files.clone()));
@@ -159,7 +159,7 @@ impl Xtables for Programs {
         }
         let found = match self.variant {
             Variant::Nft => nft::Netlink::open()
-                .and_then(|mut kernel| kernel.rule_packets(self.family.of_nft(), table.name(), chain))
+                .and_then(|mut kernel| kernel.rule_packets(self.family, table.name(), chain))
                 .map_err(|error| error.to_string()),
             Variant::Legacy => {
                 legacy_packets::read(self.family, table.name(), chain).map_err(|error| error.to_string())
@@ -217,7 +217,7 @@ struct Plain {
 impl Plain {
     /// Asks only where a program with a suffix is missing.
     fn look(folders: &[PathBuf], family: Family) -> Result<Option<Self>> {
-        let base = family.program();
+        let base = program(family);
         let has_all = Variant::ALL
             .iter()
             .all(|variant| pair(folders, &format!("{base}-{}", suffix(*variant))).is_some());

@@ -20,30 +20,30 @@ const INTERVAL: Flags = Flags { interval: true, dynamic: false, timeout: false }
 /// An address of the family that ends in this number. 10.96 and fd00:96 are services, 10.1 and fd00:1 pods.
 pub fn service(family: Family, last: u8) -> IpAddr {
     match family {
-        Family::Ip => Ipv4Addr::new(10, 96, 0, last).into(),
-        Family::Ip6 => Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, last.into()).into(),
+        Family::V4 => Ipv4Addr::new(10, 96, 0, last).into(),
+        Family::V6 => Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, last.into()).into(),
     }
 }
 
 pub fn pod(family: Family, last: u8) -> IpAddr {
     match family {
-        Family::Ip => Ipv4Addr::new(10, 1, 0, last).into(),
-        Family::Ip6 => Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, last.into()).into(),
+        Family::V4 => Ipv4Addr::new(10, 1, 0, last).into(),
+        Family::V6 => Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, last.into()).into(),
     }
 }
 
 /// The highest network of the family, which has no first address behind it.
 fn last_network(family: Family) -> Part {
     match family {
-        Family::Ip => Part::Prefix(Ipv4Addr::new(255, 255, 255, 0).into(), 24),
-        Family::Ip6 => Part::Prefix(Ipv6Addr::new(0xffff, 0, 0, 0, 0, 0, 0, 0).into(), 16),
+        Family::V4 => Part::Prefix(Ipv4Addr::new(255, 255, 255, 0).into(), 24),
+        Family::V6 => Part::Prefix(Ipv6Addr::new(0xffff, 0, 0, 0, 0, 0, 0, 0).into(), 16),
     }
 }
 
 pub fn pods(family: Family) -> Prefix {
     match family {
-        Family::Ip => Prefix { address: Ipv4Addr::new(10, 1, 0, 0).into(), length: 16 },
-        Family::Ip6 => Prefix { address: Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0).into(), length: 33 },
+        Family::V4 => Prefix { address: Ipv4Addr::new(10, 1, 0, 0).into(), length: 16 },
+        Family::V6 => Prefix { address: Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0).into(), length: 33 },
     }
 }
 
@@ -267,7 +267,7 @@ fn zoo(family: Family, transaction: &mut Transaction) {
         for (prefix, not) in [(pods(family), false), (Prefix { length: 24, ..pods(family) }, true)] {
             add(vec![Statement::Match(Match::InPrefix { side, prefix, not }), back()]);
         }
-        let single = Prefix { address: pod(family, 9), length: if family == Family::Ip { 32 } else { 128 } };
+        let single = Prefix { address: pod(family, 9), length: if family == Family::V4 { 32 } else { 128 } };
         add(vec![Statement::Match(Match::InPrefix { side, prefix: single, not: false }), back()]);
     }
     add(vec![Statement::Match(Match::CtStateNew), back()]);

@@ -143,7 +143,7 @@ fn expected(twin: &Simulated, frontend: SocketAddr) -> Reached {
 }
 
 fn packet(frontend: SocketAddr) -> SimPacket {
-    let family = if frontend.is_ipv4() { nft::Family::Ip } else { nft::Family::Ip6 };
+    let family = if frontend.is_ipv4() { nft::Family::V4 } else { nft::Family::V6 };
     SimPacket {
         family,
         path: Path::Output,

@@ -70,9 +70,8 @@ fn at(family: Family, last: u8) -> SocketAddr {
 
 /// Virtual servers of both kernels.
 fn requests(family: Family) -> Vec<Request> {
-    let of = if family == Family::V4 { ipvs::Family::V4 } else { ipvs::Family::V6 };
     let what = |last| What::Address(at(family, last), Protocol::UDP);
-    let (web, marker, own, mark) = (what(WEB), what(MARKER), what(OWN), What::Mark(MARK, of));
+    let (web, marker, own, mark) = (what(WEB), what(MARKER), what(OWN), What::Mark(MARK, family));
     let on_node = RealServer::masquerading(SocketAddr::new(node(family), POD_PORT), 1);
     let server = |last| RealServer::masquerading(SocketAddr::new(pod(family, last), POD_PORT), 1);
     let add = |what| Request::Add(VirtualServer::new(what, "rr"));
@@ -92,9 +91,8 @@ fn requests(family: Family) -> Vec<Request> {
 /// The first client and the first pod, so that some of its packets are in it.
 fn hairpin(family: Family) -> [ipset::Request; 2] {
     let (name, protocol) = (SetName::new("HAIRPIN").unwrap(), Protocol::UDP);
-    let of = if family == Family::V4 { ipset::Family::V4 } else { ipset::Family::V6 };
     let entry = Entry::IpPortIp(pod(family, 1), protocol, POD_PORT, client(family, 1));
-    [ipset::Request::Create(Set::new(name.clone(), Kind::IpPortIp(of))), ipset::Request::Add(name, entry)]
+    [ipset::Request::Create(Set::new(name.clone(), Kind::IpPortIp(family))), ipset::Request::Add(name, entry)]
 }
 
 /// The node as IPVS mode makes it.

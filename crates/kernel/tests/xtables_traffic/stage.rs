@@ -97,11 +97,7 @@ impl Stage {
     /// The same datagram for the twin.
     pub(crate) fn sim_packet(&self, sender: Sender, destination: IpAddr, port: u16) -> SimPacket {
         SimPacket {
-            family: if self.family == Family::V4 {
-                kernel::nft::Family::Ip
-            } else {
-                kernel::nft::Family::Ip6
-            },
+            family: self.family,
             path: match sender {
                 Sender::Client(_) => Path::Arrives("uplink".to_owned()),
                 Sender::Node => Path::Output,

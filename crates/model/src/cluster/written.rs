@@ -14,8 +14,7 @@ use crate::facts::{External, IpMode, Node, Policy, PortSpec, Service, ServiceCid
 use crate::name::ServiceName;
 use crate::net::Family;
 use crate::object::{
-    EMBEDDED_CONTROLLER, IPVS_SCHEDULER_ANNOTATION, MANAGED_BY_LABEL, PROXY_NAME_LABEL, SERVICE_NAME_LABEL,
-    WEIGHTS_ANNOTATION,
+    EMBEDDED_CONTROLLER, MANAGED_BY_LABEL, PROXY_NAME_LABEL, SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
 };
 use crate::table::Place;
 
@@ -73,9 +72,7 @@ fn add_external(object: &mut Value, external: &External) {
     if !external.weights.is_empty() {
         annotations.insert(WEIGHTS_ANNOTATION.into(), json!(weights(external.weights.iter())));
     }
-    if let Some(scheduler) = &external.ipvs_scheduler {
-        annotations.insert(IPVS_SCHEDULER_ANNOTATION.into(), json!(scheduler));
-    }
+    annotations.extend(external.annotations.iter().map(|(name, value)| (name.to_owned(), json!(value))));
     if !annotations.is_empty() {
         object["metadata"]["annotations"] = annotations.into();
     }

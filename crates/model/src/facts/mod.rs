@@ -10,7 +10,9 @@ mod slice;
 use crate::report::Report;
 
 pub use node::{Node, ServiceCidr};
-pub use service::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
+pub use service::{
+    Annotations, External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight,
+};
 pub use slice::{EndpointFact, EndpointSlice, Hints, SlicePort};
 
 /// Any fact.

@@ -1,5 +1,6 @@
 //! A Service, as far as it can decide a packet.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,6 +34,13 @@ pub struct Service {
     pub reports: Box<[Report]>,
 }
 
+impl Service {
+    /// Its annotations that a mode may read.
+    pub fn annotations(&self) -> Annotations {
+        self.external.as_ref().map(|external| external.annotations.clone()).unwrap_or_default()
+    }
+}
+
 /// The parts of a Service that most have none of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct External {
@@ -50,8 +58,32 @@ pub struct External {
     pub health_check_node_port: Option<u16>,
     /// The annotation `portway.io/weights`.
     pub weights: Vec<Weight>,
-    /// The annotation `portway.io/ipvs-scheduler`, as it stands: the IPVS mode knows which there are.
-    pub ipvs_scheduler: Option<Box<str>>,
+    /// Those that a mode may read.
+    pub annotations: Annotations,
+}
+
+/// Annotations of Portway that decide nothing here, as they stand: modes know which there are. Most Services have none; then
+/// nothing is allocated. Copies share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations(Option<Arc<BTreeMap<Box<str>, Box<str>>>>);
+
+impl Annotations {
+    /// What the annotation of this name says.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.as_ref()?.get(name).map(|value| &**value)
+    }
+
+    /// All of them, in order: names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, &**value))
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Annotations {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(all: I) -> Self {
+        let all: BTreeMap<_, _> = all.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self((!all.is_empty()).then(|| Arc::new(all)))
+    }
 }
 
 /// `spec.type`.

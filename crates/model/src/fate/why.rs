@@ -128,7 +128,7 @@ impl fmt::Display for Why {
                  (label service.kubernetes.io/service-proxy-name)"
             ),
             Why::SctpNotCarried => {
-                f.write_str("this mode cannot carry SCTP, so it leaves the address alone: use the mode nftables or iptables")
+                f.write_str("this mode cannot carry SCTP, so it leaves the address alone: use a mode that does")
             }
             Why::UnallocatedServiceIp { network } => {
                 write!(f, "it lies in {network}, a range of cluster IPs (ServiceCIDR), but no Service has it")

@@ -65,6 +65,11 @@ impl<'a> Field<'a> {
         Field { reader: self.reader, value, key: Key::Name(key), parent: Some(self) }
     }
 
+    /// The names of the fields of this object, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.value.and_then(Value::as_object).into_iter().flat_map(|map| map.keys()).map(String::as_str)
+    }
+
     /// Is there anything here?
     pub fn is_there(&self) -> bool {
         self.value.is_some()

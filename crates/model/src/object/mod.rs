@@ -23,11 +23,8 @@ use crate::report::Report;
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 /// The label that gives a Service to another service proxy.
 pub const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
-/// The annotation that names a Service's scheduler in the IPVS mode.
-pub const IPVS_SCHEDULER_ANNOTATION: &str = "portway.io/ipvs-scheduler";
-/// What it may say: the schedulers that Linux has. The module of each is called `ip_vs_` and its name.
-pub const IPVS_SCHEDULERS: [&str; 13] =
-    ["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh"];
+/// What the names of our annotations begin with.
+pub const ANNOTATION_PREFIX: &str = "portway.io/";
 /// The annotation that gives endpoints weights.
 pub const WEIGHTS_ANNOTATION: &str = "portway.io/weights";
 /// The annotation that gives a Pod a weight.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{
-    Field, IPVS_SCHEDULER_ANNOTATION, IPVS_SCHEDULERS, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION,
-    namespaced_name,
+use super::{ANNOTATION_PREFIX, Field, PROXY_NAME_LABEL, Reader, WEIGHTS_ANNOTATION, namespaced_name};
+use crate::facts::{
+    Annotations, External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight,
 };
-use crate::facts::{External, IpMode, LoadBalancerIp, Policy, PortSpec, Service, ServiceType, Weight};
 use crate::name::{self, ObjectRef};
 use crate::net::{ByFamily, Family, Protocol};
 use crate::report::Report;
@@ -198,22 +197,16 @@ fn external(root: &Field<'_>, kind: ServiceType, external_policy: Policy) -> Opt
         source_ranges_incomplete,
         health_check_node_port: wants_health_check.then(|| health_check_node_port(&spec)).flatten(),
         weights: weights_of(&metadata),
-        ipvs_scheduler: ipvs_scheduler(&annotations.at(IPVS_SCHEDULER_ANNOTATION)),
+        annotations: annotations_for_modes(&annotations),
     };
     (external != External::default()).then(|| Box::new(external))
 }
 
-/// As it stands, whatever it is: the IPVS mode says of which service ports it makes nothing of it.
-fn ipvs_scheduler(field: &Field<'_>) -> Option<Box<str>> {
-    let asked = field.text()?;
-    if !IPVS_SCHEDULERS.contains(&asked) {
-        let problem = format!(
-            "no IPVS scheduler has this name; it must be one of {}, and without one the default is used",
-            IPVS_SCHEDULERS.join(", ")
-        );
-        field.warn(&problem);
-    }
-    Some(asked.into())
+/// Those of ours that are not read here, as they stand.
+fn annotations_for_modes(field: &Field<'_>) -> Annotations {
+    let names =
+        field.keys().filter(|name| name.starts_with(ANNOTATION_PREFIX) && *name != WEIGHTS_ANNOTATION);
+    names.filter_map(|name| Some((name, field.at(name).text()?))).collect()
 }
 
 fn health_check_node_port(spec: &Field<'_>) -> Option<u16> {
@@ -306,5 +299,30 @@ fn weight_entry(field: &Field<'_>, entry: &str) -> Option<Weight> {
             );
             Some(Weight { whom: whom.into(), weight: 1 })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn annotations_that_a_mode_may_read_come_through_as_they_stand_and_others_cost_nothing() {
+        let read = |annotations: Value| {
+            let metadata = json!({"name": "web", "annotations": annotations});
+            super::read(&json!({"kind": "Service", "metadata": metadata, "spec": {}})).unwrap()
+        };
+        let of_a_mode = read(json!({"portway.io/x": "1", "portway.io/weights": "a=2", "other.io/y": "2"}));
+        assert_eq!(of_a_mode.annotations().iter().collect::<Vec<_>>(), [("portway.io/x", "1")]);
+        assert_eq!(of_a_mode.annotations().get("portway.io/x"), Some("1"));
+        assert!(of_a_mode.reports.is_empty());
+        assert_eq!(
+            read(json!({"portway.io/x": 7})).reports[0].field,
+            "metadata.annotations[portway.io/x]".into()
+        );
+        let plain = read(json!({"other.io/y": "2"}));
+        assert_eq!((plain.external, size_of::<Annotations>()), (None, size_of::<usize>()));
     }
 }

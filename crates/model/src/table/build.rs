@@ -46,7 +46,7 @@ pub(super) fn service_port(cluster: &Cluster, node: &NodeView, id: &ServicePortI
     Some(ServicePort {
         claim: Arc::new(Claim { id: id.clone(), created: service.created }),
         affinity_seconds: service.affinity_seconds,
-        ipvs_scheduler: service.external.as_ref().and_then(|external| external.ipvs_scheduler.clone()),
+        annotations: service.annotations(),
         routes: routes.into(),
         serving,
         trouble: (trouble != Trouble::default()).then(|| Box::new(trouble)),

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::facts::Annotations;
 use crate::name::ServicePortId;
 use crate::net::{ByFamily, Family, IpNet, Protocol, show_address_and_port};
 use crate::report::Report;
@@ -266,8 +267,8 @@ pub struct ServicePort {
     pub claim: Arc<Claim>,
     /// A client stays with its endpoint for so many seconds after each connection.
     pub affinity_seconds: Option<u32>,
-    /// The scheduler that its Service asks for, as it stands: the IPVS mode knows which there are.
-    pub ipvs_scheduler: Option<Box<str>>,
+    /// The annotations of its Service that a mode may read.
+    pub annotations: Annotations,
     /// What to do for each of its frontends.
     pub routes: Box<[Route]>,
     /// For UDP and SCTP: all endpoints that serve, also those that no route leads to. Flows to them go on.

@@ -60,7 +60,7 @@ impl Damage {
     fn time_here(self) -> Result<Duration> {
         let mut kernel = Netlink::open()?;
         let mut monitor = Monitor::of_others(kernel.port())?;
-        let mut transaction = Transaction::new(Family::Ip, TABLE);
+        let mut transaction = Transaction::new(Family::V4, TABLE);
         transaction.push(self.operation());
         kernel.run(&transaction)?;
         let begun = Instant::now();

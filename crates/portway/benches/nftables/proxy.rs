@@ -87,7 +87,7 @@ impl Proxy {
     pub(crate) fn verify(&mut self, endpoints: u32) -> Result<()> {
         let differences = self.dataplane.differences(&self.table)?;
         ensure!(differences.is_empty(), "the kernel differs from the table: {}", differences.join("\n"));
-        let listed = self.dataplane.kernel().list(Family::Ip, "kube-proxy")?.context("the table is gone")?;
+        let listed = self.dataplane.kernel().list(Family::V4, "kube-proxy")?.context("the table is gone")?;
         let found = listed.sets.get("endpoints").map_or(0, |set| set.elements.len());
         ensure!(u32::try_from(found)? == endpoints, "the kernel holds {found} endpoints, not {endpoints}");
         Ok(())

@@ -14,7 +14,7 @@ const OUR_SERVICE_CIDR: &str = "kubernetes";
 
 /// The fact that an object states; `None` for a Pod. `Err` when nothing of it can be used.
 pub(super) fn fact_of(object: &Value) -> Result<Option<Fact>, Report> {
-    match model::object::read(object) {
+    match crate::objects::read(object) {
         Read::Fact(fact) => Ok(Some(fact)),
         Read::OtherKind => Ok(None),
         Read::Refused(report) => Err(report),

@@ -71,7 +71,7 @@ pub(crate) fn value_reports(
         Kind::Pod => endpoints::malformed_values(key, object),
         Kind::EndpointSlice | Kind::Node | Kind::ServiceCidr => Vec::new(),
     };
-    match model::object::read(object) {
+    match crate::objects::read(object) {
         Read::Fact(fact) => reports.extend(fact.reports().iter().cloned()),
         Read::Refused(report) => reports.push(report),
         Read::OtherKind => {}

@@ -19,8 +19,7 @@ pub(super) fn write(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text));
     let help = "Total user and system CPU time spent in seconds.";
     figure("process_cpu_seconds_total", Kind::Counter, help, stat.as_ref().map(|stat| stat.cpu_seconds));
-    let limit = kernel::limit::files().ok();
-    let limit = limit.and_then(|limit| u32::try_from(limit).ok()).map(f64::from);
+    let limit = u32::try_from(kernel::limit::files()).ok().map(f64::from);
     figure("process_max_fds", Kind::Gauge, "Maximum number of open file descriptors.", limit);
     let open = fs::read_dir("/proc/self/fd").ok().and_then(|files| u32::try_from(files.count()).ok());
     figure("process_open_fds", Kind::Gauge, "Number of open file descriptors.", open.map(f64::from));

@@ -31,7 +31,7 @@ pub(crate) fn lose_each() -> Result<usize, String> {
 fn lose(n: usize, loss: Loss) -> Result<(), String> {
     let (mut storm, mut losing, mut listener) = (Storm::new(2)?, Losing::default(), Listener::default());
     losing.lose(n, loss);
-    let mut foreign = Transaction::new(Family::Ip, "kube-proxy");
+    let mut foreign = Transaction::new(Family::V4, "kube-proxy");
     foreign.push(Operation::FlushSet("endpoints".into()));
     foreign.push(Operation::FlushSet("frontends".into()));
     storm.meddle(&foreign)?;
@@ -50,7 +50,7 @@ fn lose(n: usize, loss: Loss) -> Result<(), String> {
 /// What the kernel tells of it.
 fn notifications() -> Vec<Event> {
     let changed = || Event::Changed {
-        family: Family::Ip,
+        family: Family::V4,
         table: "kube-proxy".into(),
         object: Object::Elements,
         port: 7,

@@ -70,7 +70,7 @@ fn whatever_goes_wrong_while_a_change_is_found_no_packet_meets_a_third_table() {
 #[test]
 fn whatever_goes_wrong_while_the_kernel_is_compared_no_packet_meets_a_third_table() {
     let mut story = Story::from_old(FEWER, Told::Everything, |mut process, _| {
-        let mut foreign = Transaction::new(Family::Ip, "somebody");
+        let mut foreign = Transaction::new(Family::V4, "somebody");
         foreign.destroy_table();
         process.kernel().below().kernel.run(&foreign).unwrap();
         process
@@ -148,7 +148,7 @@ fn of_somebody_else() -> Simulated {
         let (kind, point) = (ChainKind::Filter, HookPoint::Prerouting);
         let hook = Hook { kind, point, priority: -200, policy: Policy::Accept };
         theirs.push(Operation::AddChain(Chain::base("theirs", hook)));
-        let net = if family == Family::Ip { ("10.96.1.0", 29) } else { ("fd00:96::", 125) };
+        let net = if family == Family::V4 { ("10.96.1.0", 29) } else { ("fd00:96::", 125) };
         let prefix = Prefix { address: net.0.parse().unwrap(), length: net.1 };
         let to = Statement::Match(Match::InPrefix { side: Side::Destination, prefix, not: false });
         theirs.push(Operation::AddRule(Rule::new("theirs", [to, Statement::Verdict(Verdict::Drop)])));

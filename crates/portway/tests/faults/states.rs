@@ -104,7 +104,7 @@ impl States {
 /// In what two kernels differ, in words.
 pub(crate) fn differences(here: &[Listed], there: &[Listed]) -> String {
     let names = |all: &[Listed]| -> Vec<String> {
-        all.iter().map(|l| format!("{} {}", l.table.family, l.table.name)).collect()
+        all.iter().map(|l| format!("{} {}", kernel::nft::family_name(l.table.family), l.table.name)).collect()
     };
     if names(here) != names(there) {
         return format!("tables {:?}, not {:?}", names(here), names(there));

@@ -23,7 +23,7 @@ impl Sim<Nftables<Simulated>> {
     }
 
     fn meddle_in_silence(&mut self) {
-        let mut transaction = Transaction::new(Family::Ip, "kube-proxy");
+        let mut transaction = Transaction::new(Family::V4, "kube-proxy");
         transaction.push(Operation::FlushSet("frontends".into()));
         self.dataplane.kernel().run(&transaction).unwrap();
     }
@@ -51,7 +51,7 @@ fn what_is_heard_is_put_right_at_once_counted_and_blamed() {
 #[test]
 fn a_foreign_write_that_harms_nothing_is_no_repair() {
     let mut sim = in_sync();
-    let mut transaction = Transaction::new(Family::Ip, "others");
+    let mut transaction = Transaction::new(Family::V4, "others");
     transaction.push(Operation::AddTable(None));
     sim.dataplane.kernel().run(&transaction).unwrap();
     sim.feed(Event::Meddled(Meddled::By { program: "nft".into(), process: 1 }));

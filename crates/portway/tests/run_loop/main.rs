@@ -167,7 +167,7 @@ fn what_somebody_else_did_is_put_right_and_said() {
     sim.pass(ms(60_000));
     let repaired = |line: &Line| matches!(line, Line::Repaired { .. });
     assert!(!sim.lines.iter().any(repaired), "{:?}", sim.lines);
-    let mut foreign = Transaction::new(Family::Ip, "kube-proxy");
+    let mut foreign = Transaction::new(Family::V4, "kube-proxy");
     foreign.push(Operation::FlushSet("endpoints".into()));
     sim.dataplane.kernel().run(&foreign).unwrap();
     sim.pass(ms(60_000));
@@ -209,7 +209,7 @@ fn everything_is_compared_every_half_minute() {
     let mut sim = sim();
     sim.files(vec![service("web"), endpoints("web", 1, 2)]);
     sim.pass(ms(1000));
-    let mut foreign = kernel::nft::Transaction::new(Family::Ip, "kube-proxy");
+    let mut foreign = kernel::nft::Transaction::new(Family::V4, "kube-proxy");
     foreign.push(kernel::nft::Operation::FlushSet("frontends".into()));
     sim.dataplane.kernel().run(&foreign).unwrap();
     sim.pass(ms(28_000));

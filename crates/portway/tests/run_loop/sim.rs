@@ -254,7 +254,7 @@ impl<D: Dataplane> Sim<D> {
 
 impl Sim<Nftables<Simulated>> {
     pub(crate) fn listed(&mut self) -> Option<Listed> {
-        self.dataplane.kernel().list(Family::Ip, "kube-proxy").unwrap()
+        self.dataplane.kernel().list(Family::V4, "kube-proxy").unwrap()
     }
 
     pub(crate) fn slots(&mut self) -> usize {

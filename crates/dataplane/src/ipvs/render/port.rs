@@ -12,8 +12,8 @@ use super::{bound, pool};
 use crate::ipvs::Options;
 use crate::ipvs::items::{Item, Place};
 use crate::ipvs::marks::Marks;
-use crate::ipvs::names::{SetId, family_of_set};
-use crate::ipvs::scheduler::{Scheduler, UnknownScheduler};
+use crate::ipvs::names::SetId;
+use crate::ipvs::scheduler::{self, Scheduler, UnknownScheduler};
 use crate::xtables::{number_of, routes_of, sources};
 
 /// What is rendered with.
@@ -36,7 +36,7 @@ pub(in crate::ipvs) struct Rendered {
 impl Renderer<'_> {
     /// One service port.
     pub(in crate::ipvs) fn port(&self, port: &ServicePort, marks: &mut Marks) -> Rendered {
-        let asked = port.ipvs_scheduler.as_deref().map(Scheduler::named).transpose();
+        let asked = port.annotations.get(scheduler::ANNOTATION).map(Scheduler::named).transpose();
         let warnings = asked.as_ref().err().map(unknown).into_iter().collect();
         let scheduler = asked.ok().flatten().or(self.options.scheduler);
         let mut rendered = Rendered { warnings, ..Rendered::default() };
@@ -73,7 +73,7 @@ fn is_link_local_of_ipv6(ip: IpAddr) -> bool {
 }
 
 fn unknown(error: &UnknownScheduler) -> String {
-    format!("annotation portway.io/ipvs-scheduler: {error}; the default is used")
+    format!("annotation {}: {error}; the default is used", scheduler::ANNOTATION)
 }
 
 struct OfFamily<'a> {
@@ -107,7 +107,7 @@ impl OfFamily<'_> {
     /// is known by a hash there.
     fn by_mark(&mut self, route: &Route, number: u16) -> u32 {
         let mark = Marks::mark(number);
-        let what = What::Mark(mark, family_of_set(self.family));
+        let what = What::Mark(mark, self.family);
         let hash = self.port.affinity_seconds.map(|_| Scheduler::SOURCE_HASH);
         self.items.extend(pool::servers(what, &route.outside, hash.or(self.scheduler), None));
         self.entry(SetId::Marks, Entry::Port(number));

@@ -75,8 +75,9 @@ impl Program {
     fn refusal(&self, text: &str) -> Option<Error> {
         let address = self.refused?;
         let is_it = |word: &str| word.split(['/', ':']).next().is_some_and(|ip| ip == address.to_string());
-        let is_hit = |line: &&str| line.starts_with("-A ") && line.split(' ').any(is_it);
-        text.lines().find(is_hit).map(|line| refused(Some(line.to_owned())))
+        let is_rule = |line: &str| line.starts_with("-A ") || line.starts_with("-I ");
+        let names = |line: &&str| is_rule(line) && line.split(' ').any(is_it);
+        text.lines().find(names).map(|line| refused(Some(line.to_owned())))
     }
 
     fn pass(&mut self, text: &str) -> Result<()> {

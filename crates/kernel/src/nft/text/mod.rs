@@ -9,11 +9,11 @@ mod value;
 
 use super::object::{Comment, Family};
 
-/// The word for the family.
-pub(super) const fn family(family: Family) -> &'static str {
+/// The family of a table, as nft calls it.
+pub const fn family_name(family: Family) -> &'static str {
     match family {
-        Family::Ip => "ip",
-        Family::Ip6 => "ip6",
+        Family::V4 => "ip",
+        Family::V6 => "ip6",
     }
 }
 

@@ -98,8 +98,8 @@ fn fields(family: Family, fields: &[Field]) -> String {
 
 fn field(family: Family, field: Field) -> String {
     match field {
-        Field::Source => format!("{family} saddr"),
-        Field::Destination => format!("{family} daddr"),
+        Field::Source => format!("{} saddr", super::family_name(family)),
+        Field::Destination => format!("{} daddr", super::family_name(family)),
         Field::Protocol => "meta l4proto".to_owned(),
         Field::Port => "th dport".to_owned(),
         Field::Priority => "meta priority".to_owned(),
@@ -156,6 +156,6 @@ mod tests {
         let map = Set::map("affinity", &[Field::Source, Field::Priority], &[Field::Priority]);
         let map = Set { flags, size: Some(9), ..map };
         let text = "typeof ip6 saddr . meta priority : meta priority; size 9; flags dynamic,timeout;";
-        assert_eq!(map.text(Family::Ip6), text);
+        assert_eq!(map.text(Family::V6), text);
     }
 }

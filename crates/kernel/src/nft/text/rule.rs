@@ -44,7 +44,7 @@ fn statement(family: Family, statement: &Statement) -> String {
         Statement::Reject(Reject::TcpReset) => "reject with tcp reset".to_owned(),
         Statement::Reject(Reject::PortUnreachable) => "reject".to_owned(),
         Statement::Dnat(DnatTo::Map { key, map }) => {
-            format!("dnat {family} to {} map @{map}", concatenation(family, key))
+            format!("dnat {} to {} map @{map}", super::family_name(family), concatenation(family, key))
         }
         Statement::Dnat(DnatTo::Address { address, port }) => format!("dnat to {}", socket(*address, *port)),
         Statement::Masquerade => "masquerade fully-random".to_owned(),
@@ -66,7 +66,7 @@ fn question(family: Family, question: &Match) -> String {
     match question {
         Match::InSet { key, set, not } => format!("{} {}@{set}", concatenation(family, key), unequal(*not)),
         Match::InPrefix { side, prefix, not } => {
-            format!("{family} {} {}{}", address(*side), unequal(*not), network(*prefix))
+            format!("{} {} {}{}", super::family_name(family), address(*side), unequal(*not), network(*prefix))
         }
         Match::Protocol(protocol) => format!("meta l4proto {protocol}"),
         Match::InputInterface { pattern, not } => {
@@ -94,8 +94,8 @@ fn concatenation(family: Family, key: &[Selector]) -> String {
 
 fn selector(family: Family, selector: Selector) -> String {
     match selector {
-        Selector::Source => format!("{family} saddr"),
-        Selector::Destination => format!("{family} daddr"),
+        Selector::Source => format!("{} saddr", super::family_name(family)),
+        Selector::Destination => format!("{} daddr", super::family_name(family)),
         Selector::Protocol => "meta l4proto".to_owned(),
         Selector::SourcePort => "th sport".to_owned(),
         Selector::Port => "th dport".to_owned(),

@@ -34,7 +34,7 @@ impl Transaction {
     }
 
     fn words(&self, operation: &Operation, element: Option<usize>) -> String {
-        let at = format!("{} {}", self.family, self.table);
+        let at = format!("{} {}", super::family_name(self.family), self.table);
         match operation {
             Operation::AddTable(_) => format!("add table {at}"),
             Operation::DeleteTable => format!("delete table {at}"),
@@ -101,7 +101,8 @@ impl<'a> Block<'a> {
         if !self.has_table && self.sets.is_empty() && self.chains.is_empty() {
             return;
         }
-        let mut lines = vec![format!("table {} {} {{", transaction.family, transaction.table)];
+        let mut lines =
+            vec![format!("table {} {} {{", super::family_name(transaction.family), transaction.table)];
         lines.extend(self.comment.map(|comment| format!("\tcomment \"{}\"", comment.as_str())));
         for one in &self.sets {
             self.print_set(transaction, one, &mut lines);

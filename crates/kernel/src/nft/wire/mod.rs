@@ -48,16 +48,16 @@ pub(super) const DATA_VERDICT: u16 = 2;
 /// The family's number in messages.
 pub(super) const fn family_number(family: Family) -> u8 {
     match family {
-        Family::Ip => 2,
-        Family::Ip6 => 10,
+        Family::V4 => 2,
+        Family::V6 => 10,
     }
 }
 
 /// The family with this number, if it is one of ours.
 pub(super) const fn family_from(number: u8) -> Option<Family> {
     match number {
-        2 => Some(Family::Ip),
-        10 => Some(Family::Ip6),
+        2 => Some(Family::V4),
+        10 => Some(Family::V6),
         _ => None,
     }
 }

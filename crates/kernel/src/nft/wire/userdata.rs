@@ -172,10 +172,10 @@ impl Userdata {
 
 const fn address_field(family: Family, field: Field) -> (u32, u32) {
     match (family, matches!(field, Field::Source)) {
-        (Family::Ip, true) => (HEADER_IP, 11),
-        (Family::Ip, false) => (HEADER_IP, 12),
-        (Family::Ip6, true) => (HEADER_IP6, 8),
-        (Family::Ip6, false) => (HEADER_IP6, 9),
+        (Family::V4, true) => (HEADER_IP, 11),
+        (Family::V4, false) => (HEADER_IP, 12),
+        (Family::V6, true) => (HEADER_IP6, 8),
+        (Family::V6, false) => (HEADER_IP6, 9),
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_map_is_annotated_as_nft_1_0_6_does() {
         assert_eq!(
-            hex(&set(Family::Ip, &frontends())),
+            hex(&set(Family::V4, &frontends())),
             "000400000000010401000000034400040d000000013c0014000407000000010c00040c00000001040c000000010e000409\
              00000001060004100000000214000407000000010c00040b000000010402000000040e0004090000000106000402000000\
              060400000000070668656c6c6f00"
@@ -269,14 +269,14 @@ mod tests {
     fn a_verdict_map_is_annotated_as_nft_1_0_6_does() {
         let classes = Set::verdict_map("classes", &[Field::Priority]);
         assert_eq!(
-            hex(&set(Family::Ip6, &classes)),
+            hex(&set(Family::V6, &classes)),
             "000401000000010400000000030e000409000000010600040200000004080004010000000100060400000000"
         );
     }
 
     #[test]
     fn annotations_are_read_back() {
-        let notes = read_set(&set(Family::Ip6, &frontends()));
+        let notes = read_set(&set(Family::V6, &frontends()));
         assert_eq!(notes.key, Some(frontends().key));
         assert_eq!(notes.data, Some(vec![Field::Priority]));
         assert_eq!(notes.comment, frontends().comment);

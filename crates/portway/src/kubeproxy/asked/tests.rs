@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::super::choose;
-use super::super::fields::{FIELDS, Status};
+use super::super::fields::{FIELDS, Field, Status};
 use super::super::line::Given;
 use super::*;
 

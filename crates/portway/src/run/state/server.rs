@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apiserver::{News, Trouble, Watched};
-use model::Report;
+use model::{Event, Report};
 
 use super::super::effect::{Effect, Line};
 use super::super::event::Now;
@@ -230,6 +230,14 @@ fn is_alike(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
+/// With what modes have to say about an object.
+fn reviewed(event: Event) -> Event {
+    match event {
+        Event::Apply(fact) => Event::Apply(dataplane::registry::review_fact(fact)),
+        other => other,
+    }
+}
+
 impl Loop {
     pub(super) fn follow_server(&mut self, news: News, now: Now, effects: &mut Vec<Effect>) {
         let knew_node = self.server.as_ref().is_some_and(|server| server.is_complete(Watched::Node));
@@ -245,6 +253,7 @@ impl Loop {
     fn take_news(&mut self, news: News, now: Now, effects: &mut Vec<Effect>) {
         match news {
             News::Changed { of, events, .. } => {
+                let events: Vec<Event> = events.into_iter().map(reviewed).collect();
                 // What was wrong before is told as one number.
                 if self.source.is_loaded {
                     let lines = self.complaints.follow(&events, now.elapsed);

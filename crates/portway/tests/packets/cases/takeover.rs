@@ -214,10 +214,6 @@ fn has_theirs(saved: &[Saved]) -> bool {
 }
 
 fn restore(stage: &Stage, node: &str, variant: Variant, family: Family, text: &str) {
-    let family = match family {
-        Family::V4 => kernel::xtables::Family::V4,
-        Family::V6 => kernel::xtables::Family::V6,
-    };
     let work = || {
         let mut found: Found = Programs::find();
         found.door(variant, family).unwrap().restore(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
