@@ -31,7 +31,9 @@ fn read_program(output: &str) -> Vec<TestRun> {
 
 /// The test behind a line such as `test fate::is_known ... ok`.
 fn outcome(line: &str) -> Option<TestRun> {
+    // Some harnesses fill names up to the longest.
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let name = name.trim_end();
     let run = |passed, output: &str| {
         // Doc tests say `(line 12) - compile fail` and such; it belongs to the name.
         Some(TestRun { name: name.to_owned(), passed, output: output.to_owned() })
@@ -70,7 +72,7 @@ mod tests {
     const OUTPUT: &str = "
 running 4 tests
 test a::passes ... ok
-test a::skips ... ok
+test a::skips    ... ok
 test a::breaks ... FAILED
 test a::waits ... ignored, slow
 
