@@ -61,6 +61,34 @@ pub(crate) fn build_test(test: &str) -> Result<PathBuf> {
     build_with("test", &["--quiet", "--no-run", "--workspace", "--test", test], is_it)
 }
 
+/// A built test program.
+#[derive(Clone, Debug)]
+pub(crate) struct TestProgram {
+    pub(crate) name: String,
+    /// The folder of its package, where it is to run.
+    pub(crate) folder: PathBuf,
+    pub(crate) built: PathBuf,
+}
+
+/// Builds all test programs, as `cargo test --workspace` does.
+pub(crate) fn build_tests() -> Result<Vec<TestProgram>> {
+    let built = messages("test", &["--quiet", "--no-run", "--workspace", "--lib", "--bins", "--tests"])?;
+    Ok(built.lines().filter_map(test_program).collect())
+}
+
+/// The test program that a message of cargo's is about.
+fn test_program(json: &str) -> Option<TestProgram> {
+    let object: Value = serde_json::from_str(json).ok()?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let folder = PathBuf::from(text(&object["manifest_path"])?).parent()?.to_owned();
+    let program = TestProgram {
+        name: text(&object["target"]["name"])?,
+        folder,
+        built: text(&object["executable"])?.into(),
+    };
+    (object["profile"]["test"] == true).then_some(program)
+}
+
 /// Builds a benchmark of a package (optimised), as `cargo bench` does, and says where its program lies.
 pub(crate) fn build_bench(package: &str, bench: &str) -> Result<PathBuf> {
     let is_it =
@@ -80,6 +108,16 @@ fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
 }
 
 fn build_with(command: &str, arguments: &[&str], is_it: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+    let text = messages(command, arguments)?;
+    text.lines()
+        .filter_map(|line| string_field(line, "executable"))
+        .map(PathBuf::from)
+        .find(|path| is_it(path))
+        .with_context(|| format!("`cargo {command} {}` built no such program", arguments.join(" ")))
+}
+
+/// What cargo says of all that it has built.
+fn messages(command: &str, arguments: &[&str]) -> Result<String> {
     let line = format!("`cargo {command} {}`", arguments.join(" "));
     let output = cargo(&[command, "--message-format", "json-render-diagnostics"])
         .args(arguments)
@@ -89,12 +127,7 @@ fn build_with(command: &str, arguments: &[&str], is_it: impl Fn(&Path) -> bool) 
     if !output.status.success() {
         bail!("{line} failed: see its messages above");
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines()
-        .filter_map(|line| string_field(line, "executable"))
-        .map(PathBuf::from)
-        .find(|path| is_it(path))
-        .with_context(|| format!("{line} built no such program"))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The text in a field of a JSON object; `None` where there is none.
@@ -114,6 +147,21 @@ mod tests {
         assert_eq!(string_field(json, "filenames"), None);
         assert_eq!(string_field(json, "fresh"), None);
         assert_eq!(string_field(r#"{"executable":"/cut"#, "executable"), None);
+    }
+
+    #[test]
+    fn a_test_program_runs_in_the_folder_of_its_package() {
+        let message = |is_test: bool| {
+            format!(
+                r#"{{"manifest_path":"/w/p/Cargo.toml","target":{{"name":"t"}},"profile":{{"test":{is_test}}},"executable":"/w/t-1"}}"#
+            )
+        };
+        let program = test_program(&message(true)).expect("it is one");
+        assert_eq!(
+            (&*program.name, program.folder.to_str(), program.built.to_str()),
+            ("t", Some("/w/p"), Some("/w/t-1"))
+        );
+        assert!(test_program(&message(false)).is_none() && test_program("{}").is_none());
     }
 
     #[test]

@@ -15,17 +15,25 @@ pub(crate) fn read(output: &str) -> Vec<TestRun> {
 
 fn read_program(output: &str) -> Vec<TestRun> {
     let printed = sections(output);
-    let runs = output.lines().filter_map(|line| outcome(line.trim()));
-    runs.map(|run| match printed.get(run.name.as_str()) {
-        Some(text) => TestRun { output: run.output + text, ..run },
-        None => run,
-    })
-    .collect()
+    let runs: Vec<TestRun> = output.lines().filter_map(|line| outcome(line.trim())).collect();
+    // A harness that does not capture what tests print has no sections; where it ran one test, all is that test's.
+    if let ([run], true) = (&runs[..], printed.is_empty()) {
+        let TestRun { name, passed, output: own } = run;
+        return vec![TestRun { name: name.clone(), passed: *passed, output: format!("{own}{output}") }];
+    }
+    runs.into_iter()
+        .map(|run| match printed.get(run.name.as_str()) {
+            Some(text) => TestRun { output: run.output + text, ..run },
+            None => run,
+        })
+        .collect()
 }
 
 /// The test behind a line such as `test fate::is_known ... ok`.
 fn outcome(line: &str) -> Option<TestRun> {
+    // Some harnesses fill names up to the longest.
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let name = name.trim_end();
     let run = |passed, output: &str| {
         // Doc tests say `(line 12) - compile fail` and such; it belongs to the name.
         Some(TestRun { name: name.to_owned(), passed, output: output.to_owned() })
@@ -64,7 +72,7 @@ mod tests {
     const OUTPUT: &str = "
 running 4 tests
 test a::passes ... ok
-test a::skips ... ok
+test a::skips    ... ok
 test a::breaks ... FAILED
 test a::waits ... ignored, slow
 
@@ -100,6 +108,14 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             ("crates/model/src/lib.rs - fate (line 12)", true),
         ];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_a_lone_test_prints_is_its_own_without_a_section() {
+        let output = "\nrunning 1 test\ncounted: 3 connections\nskipped: no program\ntest m::one ... ok\n\ntest result: ok. 1 passed;";
+        let runs = read(output);
+        assert_eq!(runs.len(), 1);
+        assert!(runs[0].output.contains("\nskipped: no program\n"), "{}", runs[0].output);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod junit;
 mod libtest;
 mod longest;
 mod nextest;
+mod registry;
 mod second_nft;
 mod source;
 mod step;

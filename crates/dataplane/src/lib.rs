@@ -39,9 +39,9 @@ use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
 pub use counted::{Counted, ModeMetric};
 pub use mode::{
-    ConntrackSettings, Deployment, DriftSource, ForeignWrites, HiddenRules, IsOfAService, LocalhostNodePorts,
-    MASQUERADE_BIT, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened, RenderRequest, Sections,
-    SharedRelay, TrafficSource,
+    Behaviour, ConntrackSettings, Deployment, DriftSource, ForeignWrites, HiddenRules, IsOfAService,
+    LocalhostNodePorts, MASQUERADE_BIT, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
+    RenderRequest, Sections, SharedRelay, TrafficSource,
 };
 
 /// A mode.

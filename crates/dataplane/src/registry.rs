@@ -25,6 +25,11 @@ pub fn default_mode() -> Mode {
     MODES[0]
 }
 
+/// The modes of programs that are handed out.
+pub fn product_modes() -> impl Iterator<Item = Mode> + Clone {
+    MODES.iter().copied().filter(|mode| !mode.is_test_only())
+}
+
 /// Interfaces whose addresses are all Services', whichever mode made them.
 pub fn service_interfaces() -> Vec<&'static str> {
     MODES.iter().filter_map(|mode| mode.service_interface()).collect()

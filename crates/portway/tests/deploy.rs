@@ -3,10 +3,12 @@
 //! That the capabilities suffice is shown by packets (`packets/cases/confined.rs`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dataplane::{Deployment, Mode, registry};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -62,12 +64,43 @@ fn overlays() -> Vec<PathBuf> {
     let mut folders: Vec<_> =
         fs::read_dir(deploy().join("overlays")).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
-    assert_eq!(
-        folders.len(),
-        5,
-        "an overlay for each mode, and one more for the legacy program: {folders:?}"
-    );
     folders
+}
+
+/// The mode, and the way of deploying it, that an overlay is for.
+fn deployment(overlay: &Path) -> (Mode, &'static Deployment) {
+    let mut deployments = all_deployments();
+    deployments
+        .find(|(_, deployment)| overlay.ends_with(deployment.overlay))
+        .unwrap_or_else(|| panic!("{}: no mode is deployed so", overlay.display()))
+}
+
+fn all_deployments() -> impl Iterator<Item = (Mode, &'static Deployment)> {
+    registry::product_modes().flat_map(|mode| mode.deployments().iter().map(move |one| (mode, one)))
+}
+
+/// One image has the packages of all modes, and one has none.
+#[test]
+fn each_deployment_of_a_mode_has_an_overlay_with_its_capabilities_and_packages() {
+    let named: BTreeSet<_> =
+        overlays().iter().map(|folder| folder.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(named, all_deployments().map(|(_, one)| one.overlay.to_owned()).collect());
+    for folder in overlays() {
+        let (mode, Deployment { packages, capabilities, .. }) = deployment(&folder);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let tag = if packages.is_empty() { format!("{version}-{mode}") } else { version };
+        let tags: Vec<_> = kustomization(&folder).images.into_iter().map(|image| image.new_tag).collect();
+        assert_eq!(tags, [tag], "{}", folder.display());
+        assert_eq!(added_capabilities(&folder), serde_json::json!(capabilities), "{}", folder.display());
+    }
+}
+
+/// What the patch of an overlay adds, or else the base.
+fn added_capabilities(overlay: &Path) -> Value {
+    let patch = overlay.join("daemonset.yaml");
+    let file = if patch.exists() { patch } else { deploy().join("base/daemonset.yaml") };
+    let object = objects(&fs::read_to_string(file).unwrap()).remove(0);
+    object["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"].clone()
 }
 
 fn folders() -> Vec<PathBuf> {
@@ -223,8 +256,7 @@ fn the_settings_of_every_overlay_are_understood_whole() {
         )
         .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
         assert_eq!(loaded.warnings, Vec::<String>::new(), "{}", file.display());
-        let name = folder.file_name().unwrap().to_string_lossy().replace("-legacy", "");
-        assert_eq!(loaded.document.mode(dataplane::iptables::MODE).unwrap().name(), name);
+        assert_eq!(loaded.document.mode(dataplane::iptables::MODE).unwrap(), deployment(&folder).0);
     }
 }
 
@@ -310,8 +342,7 @@ fn kustomize_builds_every_overlay_and_its_container_is_held() {
         assert_eq!(held["readOnlyRootFilesystem"], true);
         assert_eq!(held["seccompProfile"]["type"], "RuntimeDefault");
         assert_eq!(held["capabilities"]["drop"], serde_json::json!(["ALL"]));
-        let has_raw_sockets = folder.ends_with("iptables-legacy") || folder.ends_with("ipvs");
-        let wanted: &[&str] = if has_raw_sockets { &["NET_ADMIN", "NET_RAW"] } else { &["NET_ADMIN"] };
+        let wanted = deployment(&folder).1.capabilities;
         assert_eq!(held["capabilities"]["add"], serde_json::json!(wanted), "{}", folder.display());
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         let has_lock = mounts.iter().any(|mount| mount["mountPath"] == "/run/xtables.lock");

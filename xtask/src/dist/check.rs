@@ -11,6 +11,7 @@ use super::oci::Image;
 use super::{VERSION, output};
 use crate::cargo::{build_test, target_dir};
 use crate::install::{Needed, install_packages, is_root};
+use crate::registry;
 
 const SKOPEO: &[Needed] =
     &[Needed { program: "skopeo", package: "skopeo", reason: "images are read with it, as a user would" }];
@@ -52,12 +53,10 @@ fn serve(layout: &Path, image: &Image) -> Result<()> {
     for layer in layers(layout, &image.tag)? {
         output(Command::new("tar").arg("-xzf").arg(layer).arg("-C").arg(&root))?;
     }
-    let modes: &[&str] = if image.tag.ends_with("nftables") {
-        &["nftables"]
-    } else {
-        &["nftables", "iptables_nft", "iptables_legacy", "userspace"]
-    };
     let test = build_test("packets")?;
+    let listed = output(Command::new(&test).args(["--list", "--format", "terse"]))?;
+    let modes = modes(image, &listed);
+    ensure!(!modes.is_empty(), "image:{} is for no mode that can be tried here: {listed}", image.tag);
     for mode in modes {
         let mut command = Command::new(&test);
         command.args(["--exact", &format!("needs_root::{mode}::{TEST}")]).env("PORTWAY_IMAGE_ROOT", &root);
@@ -66,6 +65,15 @@ fn serve(layout: &Path, image: &Image) -> Result<()> {
         println!("  image:{}: served packets in mode {mode}, its files as the root", image.tag);
     }
     Ok(fs::remove_dir_all(root)?)
+}
+
+/// The modes, with their programs, in which an image is tried: those of the packet tests, or the one that its tag names.
+fn modes<'a>(image: &Image, listed: &'a str) -> Vec<&'a str> {
+    let only = registry::modes().find(|mode| image.tag.ends_with(mode));
+    let tried = listed.lines().filter_map(|line| {
+        line.strip_prefix("needs_root::")?.strip_suffix(": test")?.strip_suffix(TEST)?.strip_suffix("::")
+    });
+    tried.filter(|mode| only.is_none_or(|only| only == *mode)).collect()
 }
 
 fn layers(layout: &Path, tag: &str) -> Result<Vec<std::path::PathBuf>> {

@@ -21,6 +21,7 @@ pub(crate) mod set_up;
 pub(crate) mod smoke;
 
 use crate::cargo::target_dir;
+use crate::registry;
 use crate::summary::Summary;
 use anyhow::Result;
 use machine::{Ended, Order};
@@ -28,7 +29,7 @@ use smoke::List;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-pub(crate) const ARGUMENTS: &str = "[--timeout SECONDS] -- COMMAND ARGS… | --smoke | --ipvs";
+pub(crate) const ARGUMENTS: &str = "[--timeout SECONDS] -- COMMAND ARGS… | --smoke | --MODE";
 
 /// The VM was there, but the command did not come to its end.
 const NO_CODE: u8 = 124;
@@ -44,8 +45,8 @@ The command runs as root, in the current folder, on the kernel of Debian {}, whi
 ends. It has the variables whose names begin with PORTWAY_, PATH and HOME. It is there after about 6 seconds, and the VM
 computes about 20 times slower than this machine. Both of its outputs come as one.
 
-With --smoke it runs the tests that `cargo xtask test` runs there, by themselves; with --ipvs all packet tests of the
-mode ipvs, of which those are a part.
+With --smoke it runs the tests that `cargo xtask test` runs there, by themselves; with the name of a mode that
+needs that kernel, such as --ipvs, all packet tests of that mode, of which those are a part.
 
 Exit code: the command's own; {NO_CODE} when it took longer than --timeout (default {} s) or the kernel panicked; {NO_VM} when
 there is no VM.
@@ -58,8 +59,7 @@ there is no VM.
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let lists = [("--smoke", List::Short), ("--ipvs", List::Ipvs)];
-    if let Some((_, list)) = lists.into_iter().find(|(name, _)| arguments == [*name]) {
+    if let Some(list) = list(arguments) {
         let mut summary = Summary::default();
         smoke::run(1, 1, list, &mut summary);
         return Ok(summary.print());
@@ -76,6 +76,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         eprintln!("cargo xtask vm: {problem}");
     }
     Ok(ExitCode::from(exit_code(&ended)))
+}
+
+/// The list of tests that an option names, if it is such an option.
+fn list(arguments: &[String]) -> Option<List> {
+    let [argument] = arguments else { return None };
+    let name = argument.strip_prefix("--")?;
+    if name == "smoke" {
+        return Some(List::Short);
+    }
+    registry::modes().find(|mode| *mode == name).map(List::Mode)
 }
 
 /// Boots, runs a command in the current folder, and switches off. The VM ends with the thread that calls this.

@@ -1,6 +1,10 @@
 //! Tests that run on the VM's kernel too: another version, and with sockets and modules that a build machine may lack.
 //!
-//! In: the list below. Out: each test's outcome, into the summary; where there is no VM, one line that says why.
+//! In: the test programs of the workspace. Out: each test's outcome, into the summary; where there is no VM, one line that says why.
+//!
+//! A test is for the VM because it is in a module `needs_vm`. A module in it that has a mode's name holds all packet tests of a mode
+//! that runs nowhere else, which take about a quarter of an hour: those run when somebody asks. All others run in `cargo xtask test`;
+//! in the packet tests those are the cases that are marked with `smoke`.
 //!
 //! All run in one boot, one after another, each in a process of its own with a limit of its own. The VM is slow, so the
 //! list is short, and the tests get more patience. One that fails is asked again, as on this machine (see `again`).
@@ -9,144 +13,36 @@ use super::machine::{self, Ended, Order};
 use super::script::quoted;
 use super::set_up::{self, Kernel};
 use crate::again::TIMES;
-use crate::cargo::{build_test, root, target_dir};
-use crate::libtest;
+use crate::cargo::{TestProgram, build_tests, root, target_dir};
 use crate::step::Step;
 use crate::summary::{Summary, TestRun};
+use crate::{libtest, registry};
 use anyhow::{Context, Result, ensure};
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tests of one test program: their names, or with `::` at the end the module that holds them.
-struct Smoke {
-    package: &'static str,
-    program: &'static str,
-    tests: &'static [&'static str],
-}
+/// The module that holds tests for the VM.
+const MODULE: &str = "needs_vm";
 
 /// One test of the list.
 #[derive(Debug)]
 struct Test {
-    package: &'static str,
-    program: &'static str,
-    /// Where the program lies.
-    built: PathBuf,
+    program: TestProgram,
     name: String,
 }
 
 /// Which tests to run there.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum List {
     /// Those of `cargo xtask test`.
     Short,
-    /// The one list of packet tests, whole, for the mode that runs nowhere else: about a quarter of an hour.
-    Ipvs,
+    /// All packet tests of a mode that runs nowhere else.
+    Mode(&'static str),
 }
-
-impl List {
-    fn tests(self) -> &'static [Smoke] {
-        match self {
-            Self::Short => SMOKE,
-            Self::Ipvs => &[Smoke { package: "portway", program: "packets", tests: &["needs_vm::ipvs::"] }],
-        }
-    }
-}
-
-const SMOKE: &[Smoke] = &[
-    Smoke {
-        package: "portway",
-        program: "packets",
-        tests: &[
-            "needs_root::nftables::root_a_pod_keeps_its_address_and_others_are_masqueraded",
-            "needs_root::nftables::root_node_ports_answer_on_both_nodes_whichever_has_the_pod",
-            "needs_root::nftables::root_external_policy_local_keeps_the_client_or_drops_it",
-            "needs_root::nftables::root_source_ranges_keep_strangers_from_the_load_balancer",
-            "needs_root::nftables::root_a_service_without_endpoints_refuses_at_once",
-            "needs_root::nftables::root_a_client_stays_with_its_endpoint_at_every_frontend",
-            "needs_root::nftables::root_endpoints_come_and_go_without_a_failed_connection",
-            "needs_vm::nftables::root_a_restart_disturbs_nobody",
-            "needs_root::nftables::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
-            "needs_vm::ipvs::root_a_pod_keeps_its_address_and_others_are_masqueraded",
-            "needs_vm::ipvs::root_node_ports_answer_on_both_nodes_whichever_has_the_pod",
-            "needs_vm::ipvs::root_external_policy_local_keeps_the_client_or_drops_it",
-            "needs_vm::ipvs::root_source_ranges_keep_strangers_from_the_load_balancer",
-            "needs_vm::ipvs::root_a_service_without_endpoints_refuses_at_once",
-            "needs_vm::ipvs::root_a_pod_that_reaches_itself_is_masqueraded",
-            "needs_vm::ipvs::root_undefined_ports_unallocated_addresses_and_pings",
-            "needs_vm::ipvs::root_a_client_stays_with_its_endpoint_at_every_frontend",
-            "needs_vm::ipvs::root_weights_shape_the_shares",
-            "needs_vm::ipvs::root_endpoints_in_the_host_network_are_reached_from_everywhere",
-            "needs_vm::ipvs::root_services_that_change_while_they_are_served_are_served_as_they_say_now",
-            "needs_vm::ipvs::root_endpoints_come_and_go_without_a_failed_connection",
-            "needs_vm::ipvs::root_a_hand_over_disturbs_nobody",
-            "needs_vm::ipvs::root_a_restart_disturbs_nobody",
-            "needs_vm::ipvs::root_a_udp_client_whose_pod_was_replaced_during_a_restart_reaches_the_new_one",
-            "needs_vm::ipvs::root_a_kept_udp_socket_follows_its_pod_at_every_frontend",
-            "needs_vm::ipvs::root_large_payloads_pass_every_frontend_unchanged",
-            "needs_vm::ipvs::root_ports_of_the_host_do_not_answer_at_addresses_of_services",
-            "needs_vm::ipvs::root_a_cleanup_leaves_nothing_and_gives_settings_back",
-            "needs_vm::ipvs::root_neighbours_hear_of_no_address_with_strict_arp",
-            "needs_vm::ipvs::root_an_endpoint_that_goes_keeps_its_connections_and_gets_no_new_ones",
-            "needs_vm::ipvs::root_endpoints_that_drain_are_found_again_after_a_crash",
-            "needs_vm::ipvs::root_clients_of_a_vanished_pod_are_reset_and_all_others_go_on",
-            "needs_vm::ipvs::root_a_stray_segment_resets_no_connection",
-            "needs_vm::ipvs::root_a_service_gets_every_scheduler_that_the_kernel_has",
-            "needs_vm::ipvs::root_what_virtual_servers_carried_is_counted",
-            "needs_vm::ipvs::root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_only_root",
-            // Last: once the kernel has SCTP of its own, it answers the hand-made packets of the others.
-            "needs_vm::sctp::",
-        ],
-    },
-    Smoke {
-        package: "portway",
-        program: "run",
-        tests: &["needs_vm::tuning::root_the_connection_tracker_is_sized_as_upstream_does"],
-    },
-    Smoke {
-        package: "kernel",
-        program: "dummy_contract",
-        tests: &["needs_vm::root_dummies_and_their_addresses_come_and_go_on_the_real_kernel"],
-    },
-    Smoke {
-        package: "kernel",
-        program: "ipvs_contract",
-        tests: &[
-            "needs_vm::root_real_and_simulated_servers_end_alike",
-            "needs_vm::root_packets_reach_whom_the_twin_says",
-            "needs_vm::root_ten_thousand_real_servers_are_written_and_read",
-            "needs_vm::root_the_ipvsadm_program_sees_the_same",
-        ],
-    },
-    Smoke {
-        package: "kernel",
-        program: "xtables_traffic",
-        tests: &["needs_vm::root_ipvs_stands_between_the_tables_where_the_twin_has_it"],
-    },
-    Smoke {
-        package: "portway",
-        program: "run",
-        tests: &[
-            "needs_vm::root_ipvs_writes_what_the_documents_list_and_neither_restart_nor_kill_takes_it_away",
-            "needs_vm::root_ipvs_drift_is_repaired_and_counted",
-            "needs_vm::root_ipvs_cleanup_gives_settings_back_and_leaves_what_is_not_ours",
-            "needs_vm::root_ipvs_on_another_interface_the_hosts_own_address_stays_its_own",
-            "needs_vm::leaving::",
-            "needs_vm::drain::root_ipvs_what_drains_is_told_found_again_after_a_restart_and_goes_when_its_time_is_over",
-            "needs_vm::upstream::",
-        ],
-    },
-    Smoke {
-        package: "dataplane",
-        program: "ipvs_real",
-        tests: &[
-            "needs_vm::root_a_real_kernel_holds_what_the_twin_holds_and_nothing_stays",
-            "needs_vm::root_ipvsadm_shows_the_documents_example",
-        ],
-    },
-];
 
 /// The VM takes ten times as long as the machine for these; `PORTWAY_PATIENCE` is for when the machine is busy, too.
 const VARIABLES: [(&str, &str); 2] = [("PORTWAY_CONNECTIONS", "500"), ("PORTWAY_PATIENCE", "3")];
@@ -163,7 +59,7 @@ pub(crate) fn run(number: usize, total: usize, list: List, summary: &mut Summary
     let ran = target_dir().map_err(|e| format!("{e:#}")).and_then(|target| boot(&target, list, summary));
     if let Err(why) = ran {
         println!("  skipped: {why}");
-        summary.skipped(format!("another kernel (tests of {} programs)", list.tests().len()), why);
+        summary.skipped("another kernel", why);
     }
     step.finish();
 }
@@ -212,15 +108,20 @@ fn run_there(target: &Path, kernel: &Kernel, tests: &[&Test]) -> Result<(Ended, 
 
 /// Builds the test programs and asks each for its tests.
 fn tests(list: List, summary: &mut Summary) -> Option<Vec<Test>> {
-    let mut tests = Vec::new();
-    for smoke in list.tests() {
-        let found = build_test(smoke.program).and_then(|built| Ok((names(smoke, &listed(&built)?)?, built)));
-        let found = found.map_err(|error| summary.failed("another kernel", format!("{error:#}")));
-        let (names, built) = found.ok()?;
-        let Smoke { package, program, .. } = *smoke;
-        tests.extend(names.into_iter().map(|name| Test { package, program, built: built.clone(), name }));
-    }
-    Some(tests)
+    let found = build_tests().and_then(|mut programs| {
+        let modes: Vec<&str> = registry::modes().collect();
+        // What takes the longest comes first, whatever cargo built first.
+        programs.sort_by_key(|program| (Reverse(program.folder.clone()), program.name.clone()));
+        let mut tests = Vec::new();
+        for program in programs {
+            let listed = listed(&program.built)?;
+            let test = |name: &str| Test { program: program.clone(), name: name.to_owned() };
+            tests.extend(list.chosen(&listed, &modes).map(test));
+        }
+        ensure!(!tests.is_empty(), "no test is in such a module: {list:?}");
+        Ok(tests)
+    });
+    found.map_err(|error| summary.failed("another kernel", format!("{error:#}"))).ok()
 }
 
 /// What a test program says that it holds.
@@ -230,20 +131,22 @@ fn listed(built: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The tests of one program, by name; a module without tests is a mistake.
-fn names(smoke: &Smoke, listed: &str) -> Result<Vec<String>> {
-    let all: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    let mut names = Vec::new();
-    for wanted in smoke.tests {
-        let before = names.len();
-        names.extend(all.iter().filter(|name| is_wanted(name, wanted)).map(|name| (*name).to_owned()));
-        ensure!(names.len() > before, "{} has no test `{wanted}`", smoke.program);
+impl List {
+    /// The tests of a program that are on the list, by name.
+    fn chosen<'a>(self, listed: &'a str, modes: &[&str]) -> impl Iterator<Item = &'a str> {
+        let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+        names.filter(move |name| match (in_module(name), self) {
+            (None, _) => false,
+            (Some(next), Self::Short) => !modes.contains(&next),
+            (Some(next), Self::Mode(mode)) => mode == next,
+        })
     }
-    Ok(names)
 }
 
-fn is_wanted(name: &str, wanted: &str) -> bool {
-    name == wanted || wanted.ends_with("::") && name.starts_with(wanted)
+/// What follows the module for the VM in the name of a test, if the test is in it.
+fn in_module(name: &str) -> Option<&str> {
+    let mut parts = name.split("::").skip_while(|part| *part != MODULE).skip(1);
+    parts.next()
 }
 
 /// What the VM's shell does: each test in a process of its own.
@@ -254,8 +157,7 @@ fn script(tests: &[&Test]) -> String {
          again() {{ for turn in $(seq {TIMES}); do once \"$@\" || return 1; done; }}\n\
          try() {{ once \"$@\" || {{ code=1; again \"$@\"; }}; }}\n"
     );
-    for Test { package, built, name, .. } in tests {
-        let folder = root().join("crates").join(package);
+    for Test { program: TestProgram { folder, built, .. }, name } in tests {
         let _ = writeln!(text, "cd {} || exit 125", quoted(&folder.to_string_lossy()));
         let _ = writeln!(text, "try {} {}", quoted(&built.to_string_lossy()), quoted(name));
     }
@@ -267,7 +169,7 @@ fn script(tests: &[&Test]) -> String {
 fn take_in(output: &str, tests: &[Test], kernel: &Kernel, summary: &mut Summary) {
     let runs = libtest::read(output);
     for Test { program, name, .. } in tests {
-        let shown = format!("vm {}: {program} {name}", kernel.version());
+        let shown = format!("vm {}: {} {name}", kernel.version(), program.name);
         let runs: Vec<&TestRun> = runs.iter().filter(|run| run.name == *name).collect();
         match runs.as_slice() {
             [first, rest @ ..] if is_shaky(first, rest) => summary.shaky(&shown),
@@ -297,7 +199,8 @@ mod tests {
     }
 
     fn test(name: &str) -> Test {
-        Test { package: "portway", program: "packets", built: "/t".into(), name: name.to_owned() }
+        let program = TestProgram { name: "packets".to_owned(), folder: "/p".into(), built: "/t".into() };
+        Test { program, name: name.to_owned() }
     }
 
     #[test]
@@ -324,16 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_module_stands_for_its_tests_and_what_is_not_there_is_a_mistake() {
-        let listed = "m::one: test\nm::two: test\nmore::three: test\n";
-        let smoke = |tests| Smoke { package: "portway", program: "packets", tests };
-        assert_eq!(
-            names(&smoke(&["more::three", "m::"]), listed).ok(),
-            Some(vec!["more::three".to_owned(), "m::one".to_owned(), "m::two".to_owned()])
-        );
-        for missing in [&["m::one", "m::three"][..], &["gone::"], &["m"]] {
-            assert!(names(&smoke(missing), listed).is_err(), "{missing:?}");
-        }
+    fn a_test_is_chosen_by_its_modules() {
+        let listed = "needs_root::m::a: test\nneeds_vm::m::b: test\nneeds_vm::smoke::m::c: test\nneeds_vm::d: test\nneeds_vm_too::e: test\n";
+        let modes = ["m"];
+        let chosen = |list: List| list.chosen(listed, &modes).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(chosen(List::Short), ["needs_vm::smoke::m::c", "needs_vm::d"]);
+        assert_eq!(chosen(List::Mode("m")), ["needs_vm::m::b"]);
+        assert!(chosen(List::Mode("other")).is_empty());
     }
 
     #[test]

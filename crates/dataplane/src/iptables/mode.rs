@@ -12,8 +12,8 @@ use super::{CHECKS, Iptables, Options, leftovers, owns, render};
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
-    Deployment, DriftSource, LocalhostNodePorts, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest,
-    Opened, RenderRequest,
+    Behaviour, Deployment, DriftSource, LocalhostNodePorts, Mode, ModeSettings, ModeSpec, OpenError,
+    OpenRequest, Opened, RenderRequest,
 };
 use crate::programs;
 use crate::served::{Served, ServingSign};
@@ -141,8 +141,29 @@ impl ModeSpec for Spec {
         true
     }
 
-    fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
+    fn behaviour(&self) -> Behaviour {
+        Behaviour {
+            // Lists of `recent` forget whoever came the longest ago.
+            affinity_limit: Some("/sys/module/xt_recent/parameters/ip_list_tot"),
+            ..Behaviour::default()
+        }
+    }
+
+    fn deployments(&self) -> &'static [Deployment] {
+        &[
+            Deployment {
+                overlay: NAME,
+                program: Some(Variant::Nft),
+                capabilities: &["NET_ADMIN"],
+                packages: &[programs::PACKAGE],
+            },
+            Deployment {
+                overlay: "iptables-legacy",
+                program: Some(Variant::Legacy),
+                capabilities: &["NET_ADMIN", "NET_RAW"],
+                packages: &[programs::PACKAGE],
+            },
+        ]
     }
 
     #[cfg(feature = "sim")]

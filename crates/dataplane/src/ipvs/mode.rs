@@ -18,8 +18,8 @@ use crate::Leaving;
 use crate::checks::Check;
 use crate::leftovers::Leftovers;
 use crate::mode::{
-    Deployment, DriftSource, IsOfAService, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
-    RenderRequest, Sections, TrafficSource,
+    Behaviour, Deployment, DriftSource, IsOfAService, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest,
+    Opened, RenderRequest, Sections, TrafficSource,
 };
 use crate::programs;
 use crate::served::{Served, ServingSign};
@@ -151,8 +151,22 @@ impl ModeSpec for Spec {
         Some(Box::new(move |address| bound.has(address)))
     }
 
-    fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
+    fn behaviour(&self) -> Behaviour {
+        Behaviour {
+            refuses_own_packets_in_two_ways: true,
+            affinity_waits_for_connections: true,
+            kernel_modules: &["ip_vs"],
+            ..Behaviour::default()
+        }
+    }
+
+    fn deployments(&self) -> &'static [Deployment] {
+        &[Deployment {
+            overlay: NAME,
+            program: Some(Variant::Nft),
+            capabilities: &["NET_ADMIN", "NET_RAW"],
+            packages: &[programs::PACKAGE],
+        }]
     }
 
     #[cfg(feature = "sim")]

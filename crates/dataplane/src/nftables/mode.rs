@@ -14,8 +14,8 @@ use crate::Meddled;
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
 use crate::mode::{
-    Deployment, DriftSource, ForeignWrites, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
-    RenderRequest,
+    Behaviour, Deployment, DriftSource, ForeignWrites, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest,
+    Opened, RenderRequest,
 };
 use crate::served::{Served, ServingSign};
 
@@ -97,8 +97,12 @@ impl ModeSpec for Spec {
         true
     }
 
-    fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &[] }
+    fn behaviour(&self) -> Behaviour {
+        Behaviour { refuses_by_reset: true, drops_all_stray_segments: true, ..Behaviour::default() }
+    }
+
+    fn deployments(&self) -> &'static [Deployment] {
+        &[Deployment { overlay: NAME, program: None, capabilities: &["NET_ADMIN"], packages: &[] }]
     }
 
     #[cfg(feature = "sim")]

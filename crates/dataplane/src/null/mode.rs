@@ -102,8 +102,8 @@ impl ModeSpec for Spec {
         true
     }
 
-    fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &[], packages: &[] }
+    fn deployments(&self) -> &'static [Deployment] {
+        &[]
     }
 
     fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {

@@ -1,5 +1,6 @@
 //! The mode as the rest of the program sees it: opened on this host, rendered, found in a kernel and removed from it.
 
+use kernel::xtables::Variant;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 
@@ -7,8 +8,8 @@ use super::{CHECKS, Options, Ports, Userspace, leftovers, render};
 use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
-    Deployment, DriftSource, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened, RenderRequest,
-    Sections,
+    Behaviour, Deployment, DriftSource, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
+    RenderRequest, Sections,
 };
 use crate::programs;
 use crate::relay;
@@ -102,8 +103,17 @@ impl ModeSpec for Spec {
         Box::new(Chains)
     }
 
-    fn deployment(&self) -> Deployment {
-        Deployment { capabilities: &["NET_ADMIN"], packages: &[programs::PACKAGE] }
+    fn behaviour(&self) -> Behaviour {
+        Behaviour { relays_connections: true, drops_all_stray_segments: true, ..Behaviour::default() }
+    }
+
+    fn deployments(&self) -> &'static [Deployment] {
+        &[Deployment {
+            overlay: NAME,
+            program: Some(Variant::Nft),
+            capabilities: &["NET_ADMIN"],
+            packages: &[programs::PACKAGE],
+        }]
     }
 
     #[cfg(feature = "sim")]

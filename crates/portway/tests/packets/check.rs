@@ -219,7 +219,9 @@ impl<'a> Row<'a> {
         self.demand(said == self.want || is_left_alone, format_args!("the model says {said:?}"));
         match &self.want {
             Want::Lands(pods) => self.check_landings(pods),
-            Want::Refused if self.is_own_datagram() && self.stage.way().refuses_in_two_ways() => {
+            Want::Refused
+                if self.is_own_datagram() && self.stage.way().behaviour().refuses_own_packets_in_two_ways =>
+            {
                 self.check_outcome(
                     PATIENCE,
                     |outcome| matches!(outcome, Outcome::Refused { elapsed, .. } if is_soon(*elapsed)),
@@ -280,7 +282,7 @@ impl<'a> Row<'a> {
     /// On wires as fast as these, an ICMP error comes while the socket is still busy sending its SYN. The kernel then puts it aside
     /// until the first retransmission, a second later; over IPv4 it wakes the client all the same.
     fn may_hear_late(&self) -> bool {
-        self.protocol == Protocol::Tcp && self.to.is_ipv6() && !self.stage.way().resets()
+        self.protocol == Protocol::Tcp && self.to.is_ipv6() && !self.stage.way().behaviour().refuses_by_reset
     }
 
     /// Whether refusals are sent at once is seen by those who hear them at once: IPv4, and datagrams.

@@ -69,15 +69,8 @@ fn bounding_set(way: Way) -> String {
 
 /// The capabilities that the manifest of a mode adds.
 pub(crate) fn capabilities(way: Way) -> Vec<String> {
-    let overlay = match way {
-        Way::Nftables => "nftables",
-        Way::IptablesNft => "iptables",
-        Way::IptablesLegacy => "iptables-legacy",
-        Way::Userspace => "userspace",
-        Way::Ipvs => "ipvs",
-    };
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    let patch = deploy.join("overlays").join(overlay).join("daemonset.yaml");
+    let patch = deploy.join("overlays").join(way.deployment().overlay).join("daemonset.yaml");
     let of = |file: &Path| added(&serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap());
     let own = patch.exists().then(|| of(&patch)).flatten();
     own.or_else(|| of(&deploy.join("base/daemonset.yaml"))).unwrap()

@@ -53,7 +53,7 @@ pub(crate) struct Setting {
     arguments: Vec<&'static str>,
     /// As a container holds it.
     is_confined: bool,
-    /// In nftables mode, as its image has it: without any iptables program.
+    /// In modes that need no iptables program, as their image has it: without any.
     hides_programs: bool,
 }
 
@@ -92,14 +92,18 @@ impl Setting {
         Self { is_confined: true, ..self.clone() }
     }
 
-    /// Portways of the nftables mode find no iptables program, as in its image.
+    /// Portways of modes that need no iptables program find none, as in their image.
     pub(crate) fn hiding_programs(&self) -> Self {
         Self { hides_programs: true, ..self.clone() }
     }
 
-    /// Do iptables rules serve?
-    pub(crate) fn is_iptables(&self) -> bool {
-        self.way.mode() == dataplane::iptables::MODE
+    pub(crate) fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Has the mode this setting of its own?
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.way.mode().setting(flag).is_some()
     }
 
     /// Makes the stage; `None`, with the reason on standard error, where that cannot be.
@@ -422,7 +426,7 @@ impl Stage {
     pub(crate) fn command(&self, node: &str, verb: &str) -> Command {
         let mut command = match verb {
             "run" if self.setting.is_confined => confine::command(self.way(), &self.folder),
-            "run" if self.setting.hides_programs && self.way() == Way::Nftables => {
+            "run" if self.setting.hides_programs && self.way().program().is_none() => {
                 confine::without_programs(&self.folder)
             }
             _ => Command::new(env!("CARGO_BIN_EXE_portway")),

@@ -1,8 +1,8 @@
-//! The ways in which the list is gone through: each mode, and each iptables program, is one.
+//! The ways in which the list is gone through: each mode of the registry, with each iptables program that it is deployed with, is one.
 
 use std::fmt;
 
-use dataplane::Mode;
+use dataplane::{Behaviour, Deployment, Mode, programs, registry};
 use kernel::xtables::{self, Programs, Variant};
 use model::Protocol;
 use playground::Family;
@@ -12,56 +12,81 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
 /// A mode, with its program where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Nftables,
-    IptablesNft,
-    IptablesLegacy,
-    Userspace,
-    Ipvs,
+pub(crate) struct Way {
+    mode: Mode,
+    deployment: &'static Deployment,
 }
 
 impl Way {
-    /// All in which the kernel carries connections, so that they outlive portway.
-    pub(crate) const KERNEL: [Self; 3] = [Self::Nftables, Self::IptablesNft, Self::IptablesLegacy];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        registry::product_modes()
+            .flat_map(|mode| mode.deployments().iter().map(move |deployment| Self { mode, deployment }))
+    }
+
+    /// Those that need no other kernel than this machine's.
+    pub(crate) fn here() -> impl Iterator<Item = Self> {
+        Self::all().filter(|way| !way.needs_vm())
+    }
+
+    /// Those of them in which the kernel carries connections, so that they outlive portway.
+    pub(crate) fn by_kernel() -> impl Iterator<Item = Self> {
+        Self::all().filter(|way| way.is_by_kernel())
+    }
+
+    pub(crate) fn is_by_kernel(self) -> bool {
+        !self.needs_vm() && !self.carries()
+    }
+
+    /// The way of this name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self::all().find(|way| way.to_string() == name).unwrap_or_else(|| panic!("there is no way {name}"))
+    }
+
+    /// The first that needs no iptables program.
+    pub(crate) fn without_program() -> Self {
+        Self::all().find(|way| way.program().is_none()).unwrap()
+    }
 
     pub(crate) fn mode(self) -> Mode {
-        match self {
-            Self::Nftables => dataplane::nftables::MODE,
-            Self::IptablesNft | Self::IptablesLegacy => dataplane::iptables::MODE,
-            Self::Userspace => dataplane::userspace::MODE,
-            Self::Ipvs => dataplane::ipvs::MODE,
-        }
+        self.mode
     }
 
     /// The iptables program that writes.
     pub(crate) fn program(self) -> Option<Variant> {
-        match self {
-            Self::Nftables => None,
-            Self::IptablesNft | Self::Userspace | Self::Ipvs => Some(Variant::Nft),
-            Self::IptablesLegacy => Some(Variant::Legacy),
-        }
+        self.deployment.program
+    }
+
+    pub(crate) fn deployment(self) -> &'static Deployment {
+        self.deployment
+    }
+
+    /// The module that holds its tests.
+    pub(crate) fn module(self) -> String {
+        self.to_string().replace('-', "_")
     }
 
     /// The options of `portway run` that choose it.
-    pub(crate) fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Nftables => &["--mode", "nftables"],
-            Self::IptablesNft => &["--mode", "iptables", "--iptables-program", "nft"],
-            Self::IptablesLegacy => &["--mode", "iptables", "--iptables-program", "legacy"],
-            // Held connections are to end by themselves.
-            Self::Userspace => &["--mode", "userspace", "--iptables-program", "nft", "--drain-timeout", "5m"],
-            // The VM is slow: what the relay carries is to end by itself.
-            Self::Ipvs => &["--mode", "ipvs", "--iptables-program", "nft", "--drain-timeout", "5m"],
+    pub(crate) fn arguments(self) -> Vec<String> {
+        let mut arguments = vec!["--mode".to_owned(), self.mode.to_string()];
+        if let Some(word) = self.program_word() {
+            arguments.extend([format!("--{}", programs::FLAG), word.to_owned()]);
         }
+        // Held connections are to end by themselves; the VM is slow.
+        if self.carries() || self.needs_vm() {
+            arguments.extend(["--drain-timeout", "5m"].map(str::to_owned));
+        }
+        arguments
+    }
+
+    fn program_word(self) -> Option<&'static str> {
+        programs::setting_of(&self.program()?.to_string())
     }
 
     /// Has this machine what it needs? If not, the reason is on standard error.
     #[expect(clippy::print_stderr, reason = "the test's own output")]
     pub(crate) fn is_available(self) -> bool {
-        if self == Self::Ipvs
-            && let Err(error) = kernel::ipvs::Netlink::open()
-        {
-            eprintln!("skipped: {error}");
+        if let Some(why) = self.mode.cannot_compare() {
+            eprintln!("skipped: {why}");
             return false;
         }
         let Some(variant) = self.program() else { return true };
@@ -73,14 +98,33 @@ impl Way {
         missing.is_none()
     }
 
+    pub(crate) fn behaviour(self) -> Behaviour {
+        self.mode.behaviour()
+    }
+
+    /// Is it what `portway run` does by itself?
+    pub(crate) fn is_default(self) -> bool {
+        self.mode == registry::default_mode()
+    }
+
+    /// Does it need modules that the kernel of a build machine may lack?
+    pub(crate) fn needs_vm(self) -> bool {
+        !self.behaviour().kernel_modules.is_empty()
+    }
+
+    /// Is it tried on the VM's kernel, which is another version?
+    pub(crate) fn is_tried_in_vm(self) -> bool {
+        self.needs_vm() || self.is_default()
+    }
+
     /// Does it carry connections itself, so that they end with it?
     pub(crate) fn carries(self) -> bool {
-        self == Self::Userspace
+        self.behaviour().relays_connections
     }
 
     /// The protocols that it serves.
     pub(crate) fn protocols(self) -> &'static [Protocol] {
-        if self.mode().semantics().carries_sctp { &PROTOCOLS } else { &PROTOCOLS[..2] }
+        if self.mode.semantics().carries_sctp { &PROTOCOLS } else { &PROTOCOLS[..2] }
     }
 
     /// Every combination of family and protocol.
@@ -90,36 +134,18 @@ impl Way {
             .flat_map(move |family| self.protocols().iter().map(move |protocol| (family, *protocol)))
     }
 
-    /// Does the kernel answer a refused TCP connection with a reset? If not, with an ICMP error.
-    pub(crate) fn resets(self) -> bool {
-        self == Self::Nftables
-    }
-
     /// Are the addresses of Services addresses of the host? Then it dials them from themselves, and must be hidden.
     pub(crate) fn has_addresses_of_services(self) -> bool {
-        self == Self::Ipvs
-    }
-
-    /// Is a client forgotten when it has rested? IPVS waits, too, until the last connection of the client is forgotten: minutes after its end.
-    pub(crate) fn forgets_who_rests(self) -> bool {
-        self != Self::Ipvs
-    }
-
-    /// Is what a host sends to itself refused on its way out where a Service has no endpoints, and on its way in where there is no such
-    /// port? Then the sender hears that it may not send, or of an ICMP error.
-    pub(crate) fn refuses_in_two_ways(self) -> bool {
-        self == Self::Ipvs
+        self.mode.service_interface().is_some()
     }
 }
 
+/// The mode, and the program where the mode is deployed with several.
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nftables => "nftables",
-            Self::IptablesNft => "iptables-nft",
-            Self::IptablesLegacy => "iptables-legacy",
-            Self::Userspace => "userspace",
-            Self::Ipvs => "ipvs",
-        })
+        match self.program_word() {
+            Some(word) if self.mode.deployments().len() > 1 => write!(f, "{}-{word}", self.mode),
+            _ => self.mode.fmt(f),
+        }
     }
 }

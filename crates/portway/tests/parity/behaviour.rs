@@ -1,5 +1,7 @@
 //! What upstream does, mode by mode, beside what we do.
 
+use dataplane::registry;
+
 use crate::markdown::table;
 use Verdict::{Better, Same, Without};
 
@@ -14,23 +16,26 @@ enum Verdict {
     Without,
 }
 
-/// A point: of nftables, iptables, IPVS and userspace mode; why, where it differs; and what shows it.
+/// How many modes there are.
+const MODES: usize = 4;
+
+/// A point: of each mode, in the order of the registry; why, where it differs; and what shows it.
 struct Row {
     point: &'static str,
-    of: [Verdict; 4],
+    of: [Verdict; MODES],
     why: &'static str,
     shown: &'static str,
 }
 
 const fn same(point: &'static str, shown: &'static str) -> Row {
-    Row { point, of: [Same; 4], why: "", shown }
+    Row { point, of: [Same; MODES], why: "", shown }
 }
 
 const fn better(point: &'static str, why: &'static str, shown: &'static str) -> Row {
-    Row { point, of: [Better; 4], why, shown }
+    Row { point, of: [Better; MODES], why, shown }
 }
 
-const fn of(point: &'static str, of: [Verdict; 4], why: &'static str, shown: &'static str) -> Row {
+const fn of(point: &'static str, of: [Verdict; MODES], why: &'static str, shown: &'static str) -> Row {
     Row { point, of, why, shown }
 }
 
@@ -377,7 +382,9 @@ pub(crate) fn section() -> String {
         let verdicts = row.of.map(word).to_vec();
         [vec![row.point.to_owned()], verdicts, vec![row.why.to_owned(), format!("`{}`", row.shown)]].concat()
     };
-    let head = ["point", "nftables", "iptables", "ipvs", "userspace", "why", "shown by"];
+    let names: Vec<&str> = registry::product_modes().map(|mode| mode.name()).collect();
+    assert_eq!(names.len(), MODES, "each row has a verdict for each mode: {names:?}");
+    let head = [&["point"], &names[..], &["why", "shown by"]].concat();
     let groups = GROUPS.map(|(name, rows)| format!("### {name}\n\n{}", table(&head, rows.iter().map(row))));
     format!("## Behaviour\n\n{}", groups.join("\n"))
 }

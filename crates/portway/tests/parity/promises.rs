@@ -1,5 +1,6 @@
 //! The points in which modes may differ, as the program promises them.
 
+use dataplane::registry;
 use model::fate::{Loopback, Refusal, Remembered};
 use model::{NodePortAddress, Promises};
 
@@ -90,18 +91,13 @@ fn refusal(refusal: Refusal) -> &'static str {
 }
 
 pub(crate) fn section() -> String {
-    let modes = [
-        dataplane::nftables::MODE,
-        dataplane::iptables::MODE,
-        dataplane::ipvs::MODE,
-        dataplane::userspace::MODE,
-    ];
     let row = |point: &Point| {
-        let promised = modes.iter().map(|mode| (point.of)(&mode.semantics()).to_owned());
+        let promised = registry::product_modes().map(|mode| (point.of)(&mode.semantics()).to_owned());
         [vec![point.name.to_owned()], promised.collect(), vec![point.upstream.to_owned()]].concat()
     };
-    let table =
-        table(&["switch", "nftables", "iptables", "ipvs", "userspace", "upstream"], POINTS.iter().map(row));
+    let names = registry::product_modes().map(|mode| mode.name());
+    let head: Vec<&str> = ["switch"].into_iter().chain(names).chain(["upstream"]).collect();
+    let table = table(&head, POINTS.iter().map(row));
     format!(
         "## Promises: points in which modes may differ\n\n\
          `model::Promises` is the closed list. `fate(packet, &promises)` takes it, and every mode is held to its column on its simulated \

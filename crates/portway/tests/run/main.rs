@@ -11,7 +11,7 @@ mod needs_vm;
 
 #[test]
 fn every_mode_goes_as_far_as_its_files() {
-    for mode in ["nftables", "iptables", "ipvs", "userspace"] {
+    for mode in dataplane::registry::product_modes() {
         let said = common::portway_plain(&format!("run --mode {mode}"));
         said.refused(2, &["no source of Services", "`--from FILE|DIR`"]);
     }

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::Mode;
-use dataplane::{Counted, RuleCount, Synced};
+use dataplane::{Counted, Mode, RuleCount, Synced, registry};
 use jiff::Timestamp;
 use model::{ByFamily, Family, Protocol};
 use portway::metrics::{self, Gauges, Meters, Probe, Scrape};
@@ -124,9 +123,13 @@ fn expected(mode: Mode) -> BTreeMap<String, Shown> {
     rows.filter_map(row).collect()
 }
 
+fn modes_of_upstream() -> impl Iterator<Item = Mode> {
+    registry::product_modes().filter(|mode| !expected(*mode).is_empty())
+}
+
 #[test]
 fn each_mode_shows_exactly_upstreams_metrics_beside_ours() {
-    for mode in [dataplane::nftables::MODE, dataplane::iptables::MODE, dataplane::ipvs::MODE] {
+    for mode in modes_of_upstream() {
         let expected = expected(mode);
         assert!(expected.len() >= 14, "{} metrics of {mode}", expected.len());
         let mut found = shown(&page(mode));
@@ -170,17 +173,17 @@ fn the_mode_that_upstream_has_no_more_shows_what_all_modes_have() {
     let of = |mode| {
         shown(&page(mode)).into_keys().filter(|name| name.starts_with("kubeproxy_")).collect::<BTreeSet<_>>()
     };
-    let all: BTreeSet<String> = of(dataplane::nftables::MODE)
-        .intersection(&of(dataplane::iptables::MODE))
-        .filter(|name| of(dataplane::ipvs::MODE).contains(*name))
-        .cloned()
-        .collect();
-    assert_eq!(of(dataplane::userspace::MODE), all);
+    let all = modes_of_upstream().map(of).reduce(|all, some| &all & &some).unwrap();
+    let others: Vec<Mode> = registry::product_modes().filter(|mode| expected(*mode).is_empty()).collect();
+    assert!(!others.is_empty());
+    for mode in others {
+        assert_eq!(of(mode), all, "in mode {mode}");
+    }
 }
 
 #[test]
 fn upstreams_metrics_stand_in_the_order_of_their_names() {
-    for mode in [dataplane::nftables::MODE, dataplane::iptables::MODE, dataplane::ipvs::MODE] {
+    for mode in registry::product_modes() {
         let page = page(mode);
         let heads = page.lines().filter_map(|line| line.strip_prefix("# HELP "));
         let names: Vec<&str> = heads.filter(|head| head.starts_with("kubeproxy_")).collect();

@@ -45,7 +45,7 @@ pub(crate) fn root_affinity_ends_when_the_client_rests(setting: &Setting) {
             let (stage, target) = (&stage, &target);
             scope.spawn(move || {
                 is_refreshed_by_use(stage, protocol, target, family);
-                if stage.way().forgets_who_rests() {
+                if !stage.way().behaviour().affinity_waits_for_connections {
                     ends_after_a_rest(stage, protocol, target, family);
                 }
             });

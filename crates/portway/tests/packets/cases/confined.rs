@@ -7,17 +7,13 @@ use crate::check::Want;
 use crate::confine::{self, capabilities};
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
-use crate::way::Way;
 
 /// The first rules, a change, and a start on rules that are there.
 pub(crate) fn root_it_serves_with_the_capabilities_of_its_manifest_on_a_read_only_root(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
     let Some(mut stage) = setting.confined().stage_without_portways(&[&web]) else { return };
     for node in NODES {
-        // The other modes need no setting; those of the connection tracker would be everybody's.
-        if stage.way() == Way::Ipvs {
-            stage.init_only(node);
-        }
+        stage.init_only(node);
         // Whoever lists a legacy table makes it; without NET_RAW it cannot be looked into any more.
         stage.list_legacy_tables(node);
         stage.start(node);

@@ -19,8 +19,6 @@ const CLIENTS: u8 = 150;
 pub(crate) const HOURS: u32 = 10_800;
 pub(crate) const FIRST: &str = "web-a-0";
 pub(crate) const SECOND: &str = "web-b-0";
-/// How many clients a list of `recent` has room for.
-const ROOM: &str = "/sys/module/xt_recent/parameters/ip_list_tot";
 
 pub(crate) fn root_a_crowd_of_clients_is_remembered_as_far_as_the_mode_can(setting: &Setting) {
     let web = Service::new("web", 1).on(&[FIRST]).sticky(HOURS);
@@ -52,10 +50,8 @@ pub(crate) fn root_a_crowd_of_clients_is_remembered_as_far_as_the_mode_can(setti
 /// So many of the clients of one endpoint are remembered, those who came last.
 fn remembered(way: Way) -> usize {
     let all = usize::from(CLIENTS);
-    if way.mode() != dataplane::iptables::MODE {
-        return all;
-    }
-    let room = fs::read_to_string(ROOM).unwrap_or_else(|error| panic!("{ROOM}: {error}"));
+    let Some(file) = way.behaviour().affinity_limit else { return all };
+    let room = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     all.min(room.trim().parse().unwrap())
 }
 

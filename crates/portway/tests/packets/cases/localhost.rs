@@ -61,7 +61,7 @@ pub(crate) fn root_node_ports_answer_on_localhost_by_default_where_the_mode_prom
 pub(crate) fn root_nobody_else_reaches_node_ports_on_localhost(setting: &Setting) {
     let web = Service::new("web", 1).on(&ALL);
     let by_rules = ["--nodeport-addresses", "localhost", "--iptables-localhost-nodeports"];
-    let ways = if setting.is_iptables() { 2..=3 } else { 2..=2 };
+    let ways = if setting.has("iptables-localhost-nodeports") { 2..=3 } else { 2..=2 };
     for count in ways {
         let Some(stage) = setting.with(&by_rules[..count]).stage(&[&web]) else { return };
         let (outside, node) = (stage.place("outside"), stage.place("a").address(Family::V4));

@@ -55,12 +55,12 @@ pub(crate) fn root_on_a_starved_machine_take_overs_lose_no_connection(setting: &
 
 /// From this mode to each other one and back, with `--take-over`, since userspace mode relays connections itself.
 pub(crate) fn root_on_a_starved_machine_switches_of_mode_lose_no_connection(setting: &Setting) {
-    if !Way::KERNEL.into_iter().all(Way::is_available) {
+    if !Way::here().all(Way::is_available) {
         return;
     }
     let Some(mut scene) = Scene::start(setting) else { return };
     let home = scene.stage.way();
-    let others = Way::KERNEL.into_iter().chain([Way::Userspace]).filter(|way| *way != home);
+    let others = Way::here().filter(|way| *way != home);
     let tour: Vec<Way> = others.flat_map(|way| [way, home]).collect();
     for turn in 0..turns() {
         let node = NODES[turn as usize % NODES.len()];

@@ -24,8 +24,8 @@ pub(crate) fn root_a_stray_segment_resets_no_connection(setting: &Setting) {
     for family in Family::ALL {
         for (service, pod) in [(&near, "web-a-0"), (&far, "web-b-0")] {
             survives(&stage, "client-a", service.held_cluster_ip(family), pod);
-            // iptables and ipvs mode are as upstream's: neither what is masqueraded nor connections of this host are protected.
-            if [dataplane::nftables::MODE, dataplane::userspace::MODE].contains(&stage.mode()) {
+            // In some modes, as in upstream's, neither what is masqueraded nor connections of this host are protected.
+            if stage.way().behaviour().drops_all_stray_segments {
                 survives(&stage, "outside", stage.place("a").at(family, service.held_node_port()), pod);
                 survives(&stage, "a", service.held_cluster_ip(family), pod);
             }

@@ -78,12 +78,10 @@ fn root_bits(number: u128, power: u32) -> u32 {
     (root & u128::from(u32::MAX)).try_into().unwrap()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use super::{hash, sha256};
 
-    #[test]
-    fn names_are_upstreams() {
+    pub(crate) fn names_are_upstreams() {
         let cases = [
             ("ns1/svc1:p80tcp", 16, "XPGD46QRK7WJZT7O"),
             ("ns1/svc1:p80tcp10.180.0.1:80", 16, "SXIVWICOYRO3J4NJ"),
@@ -97,8 +95,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_hash_is_sha_256_whatever_the_length() {
+    pub(crate) fn the_hash_is_sha_256_whatever_the_length() {
         let hex = |text: &str| sha256(text.as_bytes()).map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(

@@ -13,7 +13,7 @@
 //!
 //! Absent on purpose: load balancers, external IPs, affinity and Services without endpoints. Taking over does not look at them.
 
-mod hash;
+pub(crate) mod hash;
 pub(crate) mod iptables;
 pub(crate) mod nftables;
 

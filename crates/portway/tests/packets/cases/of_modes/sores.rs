@@ -17,7 +17,7 @@ use crate::manifest::{PORT, Service};
 use crate::stage::{Setting, Stage};
 use crate::talk::PATIENCE;
 
-use super::frontends::{SECOND, add_address};
+use crate::cases::frontends::{SECOND, add_address};
 
 const WEB: [&str; 1] = ["web-b-0"];
 /// A daemon of the node listens here, at every address.

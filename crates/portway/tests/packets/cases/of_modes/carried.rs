@@ -11,8 +11,8 @@ use crate::stage::{Setting, Stage, until};
 use crate::talk::{PATIENCE, none_failed};
 use crate::way::Way;
 
-use super::ALL;
-use super::live::Traffic;
+use crate::cases::ALL;
+use crate::cases::live::Traffic;
 
 /// So often is asked while a pod is dead.
 const ASKED: usize = 200;
@@ -110,22 +110,27 @@ pub(crate) fn root_a_port_of_ours_that_is_dialled_directly_refuses(setting: &Set
 /// From each mode to userspace and back, one node after the other, each time by `--take-over`: no new connection fails.
 /// Listeners of an earlier turn are gone, and connection tracking may still know a client's port that led there: clients are slow.
 pub(crate) fn root_switching_to_and_from_userspace_fails_no_new_connection(setting: &Setting) {
-    if !Way::KERNEL.into_iter().all(Way::is_available) {
+    if !Way::by_kernel().all(Way::is_available) {
         return;
     }
-    tour(setting, &Way::KERNEL.map(|way| [way, Way::Userspace]).concat());
+    tour(setting, &Way::by_kernel().flat_map(|way| [way, userspace()]).collect::<Vec<_>>());
 }
 
 /// The same with IPVS, which takes packets in another place than all others.
 pub(crate) fn root_switching_from_ipvs_to_userspace_and_back_fails_no_new_connection(setting: &Setting) {
-    tour(setting, &[Way::Userspace, Way::Ipvs]);
+    tour(setting, &[userspace(), setting.way()]);
 }
 
 /// To and from the nftables mode of an image that has no iptables program: each time what the userspace mode wrote goes.
 pub(crate) fn root_switching_from_userspace_to_an_image_without_programs_fails_no_new_connection(
     setting: &Setting,
 ) {
-    tour(&setting.hiding_programs(), &[Way::Nftables, Way::Userspace, Way::Nftables]);
+    let bare = Way::without_program();
+    tour(&setting.hiding_programs(), &[bare, userspace(), bare]);
+}
+
+fn userspace() -> Way {
+    Way::named("userspace")
 }
 
 fn tour(setting: &Setting, ways: &[Way]) {
@@ -138,7 +143,7 @@ fn tour(setting: &Setting, ways: &[Way]) {
         for node in NODES {
             stage.hand_over(node);
             traffic.go_on();
-            if *way == Way::Nftables {
+            if way.program().is_none() {
                 until("nothing of the userspace mode is left", || {
                     !stage.rules(node).iter().any(|rule| rule.contains("KUBE-"))
                 });

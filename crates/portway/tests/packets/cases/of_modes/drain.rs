@@ -11,7 +11,7 @@ use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
 use crate::talk::PATIENCE;
 
-use super::ALL;
+use crate::cases::ALL;
 
 /// Round robin over three endpoints: a fourth would have been met.
 const ASKED: usize = 8;

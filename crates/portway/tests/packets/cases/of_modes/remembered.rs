@@ -11,8 +11,8 @@ use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
 use crate::way::Way;
 
-use super::crowd::{FIRST, HOURS, SECOND, gather, servers};
-use super::switch::rules_are_of;
+use crate::cases::crowd::{FIRST, HOURS, SECOND, gather, servers};
+use crate::cases::switch::rules_are_of;
 
 /// That all of so many meet the first endpoint by chance comes once in a million times, of each family.
 const CLIENTS: u8 = 20;
@@ -42,27 +42,27 @@ pub(crate) fn root_affinity_outlives_restarts_and_another_iptables_program_but_n
 ) {
     use How::{Kill, Restart, TakeOver};
     use Memory::{Kept, Lost};
-    if !Way::KERNEL.into_iter().all(Way::is_available) {
+    if !Way::by_kernel().all(Way::is_available) {
         return;
     }
     tour(
         setting,
         &[
-            (Restart, Way::Nftables, Kept),
-            (Kill, Way::Nftables, Kept),
-            (TakeOver, Way::Nftables, Kept),
-            (Restart, Way::IptablesNft, Lost),
-            (TakeOver, Way::IptablesNft, Kept),
+            (Restart, "nftables", Kept),
+            (Kill, "nftables", Kept),
+            (TakeOver, "nftables", Kept),
+            (Restart, "iptables-nft", Lost),
+            (TakeOver, "iptables-nft", Kept),
             // Lists of `recent` are of the kernel, whichever program leads to them.
-            (Restart, Way::IptablesLegacy, Kept),
-            (Restart, Way::IptablesLegacy, Kept),
-            (Restart, Way::IptablesNft, Kept),
-            (Restart, Way::Nftables, Lost),
+            (Restart, "iptables-legacy", Kept),
+            (Restart, "iptables-legacy", Kept),
+            (Restart, "iptables-nft", Kept),
+            (Restart, "nftables", Lost),
             // The relay remembers by itself.
-            (Restart, Way::Userspace, Lost),
-            (Restart, Way::Userspace, Lost),
-            (TakeOver, Way::Userspace, Lost),
-            (TakeOver, Way::Nftables, Lost),
+            (Restart, "userspace", Lost),
+            (Restart, "userspace", Lost),
+            (TakeOver, "userspace", Lost),
+            (TakeOver, "nftables", Lost),
         ],
     );
 }
@@ -73,16 +73,16 @@ pub(crate) fn root_affinity_in_ipvs_outlives_restarts_but_no_other_mode(setting:
     tour(
         setting,
         &[
-            (Restart, Way::Ipvs, Kept),
-            (Kill, Way::Ipvs, Kept),
-            (TakeOver, Way::Ipvs, Kept),
+            (Restart, "ipvs", Kept),
+            (Kill, "ipvs", Kept),
+            (TakeOver, "ipvs", Kept),
             // On the way back it depends: virtual servers that have not gone yet still know the clients of then.
-            (Restart, Way::Nftables, Lost),
+            (Restart, "nftables", Lost),
         ],
     );
 }
 
-fn tour(setting: &Setting, turns: &[(How, Way, Memory)]) {
+fn tour(setting: &Setting, turns: &[(How, &str, Memory)]) {
     let web = Service::new("web", 1).on(&[FIRST]).sticky(HOURS);
     let Some(mut stage) = setting.stage_without_portways(&[&web]) else { return };
     stage.start(NODE);
@@ -91,7 +91,7 @@ fn tour(setting: &Setting, turns: &[(How, Way, Memory)]) {
     for (how, way, memory) in turns {
         crowd.meets_the_first(&mut stage);
         let before = stage.way();
-        stage.go(*way);
+        stage.go(Way::named(way));
         how.change(&mut stage);
         // As long as the rules of the mode before are there, they may decide first.
         until("rules of others are gone", || rules_are_of(&stage, NODE));

@@ -10,8 +10,8 @@ use crate::manifest::Service;
 use crate::stage::{Setting, Stage};
 use crate::talk::PATIENCE;
 
-use super::ALL;
-use super::live::Traffic;
+use crate::cases::ALL;
+use crate::cases::live::Traffic;
 
 const SCHEDULERS: [&str; 13] =
     ["wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh", "rr"];
