@@ -17,6 +17,7 @@ use model::fate::{OneOf, Payload, Remembered};
 use model::table::NodeView;
 use model::{Family, Fate, ForwardingTable, Frontend, Landing, Packet, Promises, ServicePortId};
 
+use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};
 
 /// A mark of another program, that must come out as it went in.
@@ -48,6 +49,9 @@ pub trait SimulatedMode {
     /// differently.
     fn listing(&mut self) -> Result<Listing, String>;
 
+    /// Removes everything that the mode has ever written. `known` are the chains of all modes.
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String>;
+
     /// Everywhere that a packet may end. `tables` are those between which the node may be; all have the same node. Nothing is
     /// remembered of the packet.
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String>;
@@ -73,6 +77,11 @@ pub trait SimulatedMode {
 
     /// Whether clients that are sent to this frontend can be known again.
     fn remembers(&self, _packet: &Packet, _table: &ForwardingTable) -> bool {
+        true
+    }
+
+    /// Whether a client is remembered at its last endpoint alone, as the model has it.
+    fn remembers_one_endpoint(&self) -> bool {
         true
     }
 

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod cluster;
-mod twin;
 
 use cluster::Small;
 use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, comparable, lines};
 use dataplane::registry::serving_signs;
 use dataplane::served::is_served;
+use dataplane::sim::difference;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{Chain, Element, Family, Field, Kernel, Listed, Operation, Set, Transaction, Value};
 use kernel::xtables::{self, Legacy, Table};
@@ -39,7 +39,7 @@ fn held(small: &Small) -> Simulated {
 }
 
 fn listed(dataplane: &mut Nftables<Simulated>) -> Option<Listed> {
-    twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap())
+    dataplane.kernel().list(Family::V4, "kube-proxy").unwrap().map(comparable)
 }
 
 fn tables(dataplane: &mut Nftables<Simulated>) -> Vec<String> {
@@ -100,7 +100,7 @@ fn leftovers_stay_until_all_is_known_and_then_go() {
     let mut cold = fresh(&Simulated::default());
     cold.sync(&known.table, Scope::Everything).unwrap();
     let (found, wanted) = (listed(&mut dataplane), listed(&mut cold));
-    assert!(found == wanted, "{}", twin::difference(found.as_ref(), wanted.as_ref()));
+    assert!(found == wanted, "{}", difference(&lines(&found.unwrap()), &lines(&wanted.unwrap())));
 }
 
 #[test]
@@ -144,7 +144,11 @@ fn another_layout_is_replaced_with_ours_beside_it() {
         let before = dataplane.kernel().generation().unwrap();
         dataplane.sync(&small.table, Scope::Everything).unwrap();
         let found = listed(&mut dataplane);
-        assert!(found == wanted, "{comment:?}: {}", twin::difference(found.as_ref(), wanted.as_ref()));
+        assert!(
+            found == wanted,
+            "{comment:?}: {}",
+            difference(&lines(&found.unwrap()), &lines(&wanted.unwrap()))
+        );
         assert_eq!(tables(&mut dataplane), ["kube-proxy"]);
         // Beside, in its place, and the two steps of its going; the other family begins with an empty table.
         assert!(dataplane.kernel().generation().unwrap() - before <= 6);
@@ -200,7 +204,7 @@ fn an_upgrade_adds_the_set_that_a_previous_version_did_not_have_and_keeps_the_ta
     let mut cold = fresh(&Simulated::default());
     cold.sync(&small.table, Scope::Everything).unwrap();
     let (found, wanted) = (listed(&mut dataplane), listed(&mut cold));
-    assert!(found == wanted, "{}", twin::difference(found.as_ref(), wanted.as_ref()));
+    assert!(found == wanted, "{}", difference(&lines(&found.unwrap()), &lines(&wanted.unwrap())));
     assert!(dataplane.differences(&small.table).unwrap().is_empty());
 }
 

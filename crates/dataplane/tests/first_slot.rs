@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod cluster;
-mod twin;
 
 use std::time::Duration;
 

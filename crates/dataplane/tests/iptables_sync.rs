@@ -21,12 +21,6 @@ fn twins(variant: Variant) -> Iptables<Simulated> {
     Iptables::new(Family::ALL.map(|family| Simulated::new(variant, family)), Options::default())
 }
 
-fn from_scratch(table: &ForwardingTable) -> Iptables<Simulated> {
-    let mut fresh = twins(Variant::Nft);
-    fresh.sync(table, Scope::Everything).unwrap();
-    fresh
-}
-
 /// All chains with their rules; where no order matters, in one order.
 fn listed<X: Xtables>(mode: &mut Iptables<X>) -> BTreeMap<(Family, Table, String), Vec<String>> {
     let mut all = BTreeMap::new();
@@ -64,31 +58,6 @@ fn assert_same<A: Xtables, B: Xtables>(one: &mut Iptables<A>, other: &mut Iptabl
 fn assert_writes_nothing<X: Xtables>(mode: &mut Iptables<X>, table: &ForwardingTable, when: &str) {
     assert_eq!(mode.differences(table).unwrap(), Vec::<String>::new(), "{when}");
     assert_eq!(mode.sync(table, Scope::Everything).unwrap().operations, 0, "{when}");
-}
-
-#[test]
-fn changed_leaves_what_everything_leaves() {
-    let clusters = 40;
-    for seed in 0..clusters {
-        let variant = if seed % 2 == 0 { Variant::Nft } else { Variant::Legacy };
-        // Some are given piece by piece.
-        let options = Options {
-            lines_at_once: if seed % 4 == 0 { 1 } else { Options::default().lines_at_once },
-            ..Options::default()
-        };
-        let mut follower = Iptables::new(Family::ALL.map(|family| Simulated::new(variant, family)), options);
-        let mut world = World::new(seed ^ 0x57e9);
-        for step in 0..STEPS {
-            let delta = world.step();
-            let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
-            follower.sync(&world.table, Scope::Changed(&ids)).unwrap();
-            follower.settle().unwrap();
-            let when = format!("seed {seed}, step {step}");
-            assert_same(&mut follower, &mut from_scratch(&world.table), &when);
-        }
-        assert_writes_nothing(&mut follower, &world.table, &format!("seed {seed}"));
-    }
-    eprintln!("counted: {} random steps of iptables, Changed as Everything", clusters * STEPS as u64);
 }
 
 /// Who follows must forget the flows to what went while nobody ran.

@@ -3,7 +3,6 @@
 
 mod iptables_guides;
 mod ipvs_ends;
-mod twin;
 mod world;
 
 mod needs_vm {

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod cluster;
-mod twin;
 
 use cluster::Small;
 use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, comparable, lines};
+use dataplane::sim::difference;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{Family, Kernel};
 use kernel_sim::nft::Simulated;
@@ -55,9 +55,9 @@ fn walk<K: Kernel>(dataplane: &mut Nftables<K>) -> usize {
     dataplane.settle().unwrap();
     let mut fresh = Nftables::new(Simulated::default(), Options::default());
     fresh.sync(&small.table, Scope::Everything).unwrap();
-    let list = |kernel: &mut dyn Kernel| twin::comparable(kernel.list(Family::V4, "kube-proxy").unwrap());
+    let list = |kernel: &mut dyn Kernel| kernel.list(Family::V4, "kube-proxy").unwrap().map(comparable);
     let (one, other) = (list(dataplane.kernel()), list(fresh.kernel()));
-    assert!(one == other, "{}", twin::difference(one.as_ref(), other.as_ref()));
+    assert!(one == other, "{}", difference(&lines(&one.unwrap()), &lines(&other.unwrap())));
     count
 }
 

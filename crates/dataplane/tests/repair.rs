@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod cluster;
-mod twin;
 
 use cluster::Small;
 use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, comparable, lines};
+use dataplane::sim::difference;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, ChainKind, Element, Family, Field, Hook, HookPoint, Kernel, Operation, Policy, Rule, Set,
@@ -63,15 +63,19 @@ fn what_others_did_to_our_table_is_put_right() {
     for (name, operations) in changes {
         let mut dataplane = Nftables::new(Simulated::default(), Options::default());
         dataplane.sync(&small.table, Scope::Everything).unwrap();
-        let good = twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap());
+        let good = dataplane.kernel().list(Family::V4, "kube-proxy").unwrap().map(comparable);
         let mut transaction = Transaction::new(Family::V4, "kube-proxy");
         transaction.extend(operations);
         dataplane.kernel().run(&transaction).unwrap();
         assert!(!dataplane.differences(&small.table).unwrap().is_empty(), "{name} is told by `differences`");
         dataplane.sync(&small.table, Scope::Everything).unwrap();
         dataplane.settle().unwrap();
-        let repaired = twin::comparable(dataplane.kernel().list(Family::V4, "kube-proxy").unwrap());
-        assert!(repaired == good, "{name}: {}", twin::difference(repaired.as_ref(), good.as_ref()));
+        let repaired = dataplane.kernel().list(Family::V4, "kube-proxy").unwrap().map(comparable);
+        assert!(
+            repaired == good,
+            "{name}: {}",
+            difference(&lines(&repaired.unwrap()), &lines(&good.unwrap()))
+        );
         let again = dataplane.sync(&small.table, Scope::Everything).unwrap();
         assert_eq!((again.operations, again.settle_after), (0, None), "{name}");
     }

@@ -4,6 +4,7 @@
 mod iptables_guides;
 mod userspace_guides;
 mod userspace_services;
+mod world;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -230,4 +231,27 @@ fn lost_rules_come_back_and_a_flush_is_seen_at_a_glance() {
         assert!(mode.sync(&table, Scope::Everything).unwrap().operations > 0);
         assert_eq!(saved(&mut mode), whole, "{damage}");
     }
+}
+
+#[test]
+fn sctp_is_refused_by_name_and_nothing_leads_anywhere() {
+    let mut seen = 0;
+    for seed in 1..40 {
+        let world = world::World::new(seed);
+        let mut mode = fresh();
+        let synced = mode.sync(&world.table, Scope::Everything).unwrap();
+        let is_sctp = |port: &&std::sync::Arc<model::ServicePort>| port.id().protocol == Protocol::Sctp;
+        let served = world.table.ports().filter(is_sctp).filter(|port| !port.routes.is_empty());
+        let named: BTreeSet<_> = served.map(|port| port.id()).collect();
+        assert_eq!(synced.refused.keys().collect::<BTreeSet<_>>(), named);
+        assert!(synced.refused.values().all(|reason| reason.contains("cannot carry SCTP")), "{synced:?}");
+        for door in mode.doors() {
+            for table in [Table::Filter, Table::Nat] {
+                let text = door.save(table).unwrap().unwrap();
+                assert!(!text.contains("sctp"), "{text}");
+            }
+        }
+        seen += named.len();
+    }
+    assert!(seen > 10, "{seen}");
 }

@@ -13,7 +13,8 @@ use model::{Fate, ForwardingTable, Packet, Promises};
 use super::mode::{has_localnet, options};
 use super::{Options, SHARED};
 use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
-use crate::xtables::sim::{self, Mutation, Program, Unmissed};
+use crate::upstream::KnownChains;
+use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// The mode beside simulated settings.
@@ -125,6 +126,10 @@ impl SimulatedMode for Node {
         Ok(all)
     }
 
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        sim::clean_up(self.dataplane.doors(), known)
+    }
+
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
         Ends::of(self.ways(packet, tables[0])?.iter().map(|way| (way.end, way.share)))
     }
@@ -144,13 +149,18 @@ impl SimulatedMode for Node {
             let saved = tables.save(Table::Nat).map_err(|error| error.to_string())?.unwrap_or_default();
             let chains = saved.lines().filter_map(|line| line.strip_prefix(':')?.split(' ').next());
             let seen = chains.filter(|chain| chain.starts_with("KUBE-SEP-"));
-            seen.for_each(|chain| all += &format!("{chain} {:?} ", tables.recently_seen(chain)));
+            all.extend(seen.map(|chain| format!("{chain} {:?} ", tables.recently_seen(chain))));
         }
         Ok(all)
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
+    }
+
+    /// A list of `recent` keeps a client also when it was sent elsewhere since: one whose endpoint comes back may return to it.
+    fn remembers_one_endpoint(&self) -> bool {
+        false
     }
 
     /// The guard that comes with `route_localnet` drops packets of others where no Service leads them elsewhere.
@@ -167,7 +177,8 @@ impl SimulatedMode for Node {
     }
 
     fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
-        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), self.is_in_pieces, work)
+        let which = if self.is_in_pieces { Faults::Stops } else { Faults::All };
+        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), which, work)
     }
 
     fn struck(&self) -> Struck {

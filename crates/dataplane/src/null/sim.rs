@@ -6,6 +6,7 @@ use model::{ForwardingTable, Packet, Promises};
 
 use super::{MODE, Null, lines};
 use crate::sim::{Clients, End, Ends, Listing, SimulatedMode};
+use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};
 
 pub(super) fn simulate(_: &ModeSettings) -> Vec<Box<dyn SimulatedMode>> {
@@ -52,6 +53,11 @@ impl SimulatedMode for Node {
     fn listing(&mut self) -> Result<Listing, String> {
         let lines = lines(&self.dataplane.table).into_iter().collect();
         Ok(Listing::from([("routes".to_owned(), lines)]))
+    }
+
+    fn clean_up(&mut self, _: &KnownChains) -> Result<(), String> {
+        self.dataplane.table = ForwardingTable::default();
+        Ok(())
     }
 
     fn ends(&mut self, packet: &Packet, _: &[&ForwardingTable]) -> Result<Ends, String> {

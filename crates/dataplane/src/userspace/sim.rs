@@ -19,7 +19,8 @@ use crate::relay::{self, Listener, ListenerId};
 use crate::sim::{
     Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, sim_packet,
 };
-use crate::xtables::sim::{self, Mutation, Program, Unmissed};
+use crate::upstream::KnownChains;
+use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// What no scenario misses.
@@ -149,10 +150,14 @@ impl SimulatedMode for Node {
 
     /// With names in the place of ports: another process may get others.
     fn listing(&mut self) -> Result<Listing, String> {
-        let ports: Vec<(u16, String)> =
-            self.dataplane.ports().iter().map(|(id, port)| (port, id.to_string())).collect();
+        let name = |(id, port): (ListenerId, u16)| {
+            let protocol = format!("-p {}", id.port.protocol.to_string().to_lowercase());
+            (protocol, port, id.to_string())
+        };
+        let ports: Vec<(String, u16, String)> = self.dataplane.ports().iter().map(name).collect();
         let named = |rule: String| {
-            ports.iter().fold(rule, |rule, (port, name)| {
+            let of_rule = ports.iter().filter(|(protocol, ..)| rule.contains(protocol.as_str()));
+            of_rule.fold(rule.clone(), |rule, (_, port, name)| {
                 let rule = rule.replace(&format!(":{port}"), &format!(":{name}"));
                 rule.replace(&format!(" {port} "), &format!(" {name} "))
                     .replace(&format!("ports {port}"), name)
@@ -170,6 +175,10 @@ impl SimulatedMode for Node {
             }
         }
         Ok(all)
+    }
+
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        sim::clean_up(self.dataplane.doors(), known)
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -215,8 +224,9 @@ impl SimulatedMode for Node {
         Ok(())
     }
 
+    /// A process that cannot look after a restart does not know which ports rules lead to: what listened there is dead.
     fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
-        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), false, work)
+        sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), Faults::Restores, work)
     }
 
     fn struck(&self) -> Struck {

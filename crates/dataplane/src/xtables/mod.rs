@@ -32,7 +32,7 @@ mod port;
 mod refusals;
 mod script;
 #[cfg(feature = "sim")]
-pub(crate) mod sim;
+pub mod sim;
 mod steps;
 mod tally;
 mod text;

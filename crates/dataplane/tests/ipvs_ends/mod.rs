@@ -9,24 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dataplane::ipvs::{Doors, Ipvs, Kernel, Options};
+use dataplane::sim::{End, Ends, Share, end_of, frontends, sim_packet};
 use kernel::host::Host as _;
 use kernel::ipset;
 use kernel::xtables::{Family, Table, Variant, Xtables as _};
-use kernel_sim::nft::{Fate as Seen, SimPacket};
-use kernel_sim::xtables::Simulated;
+use kernel_sim::nft::SimPacket;
+use kernel_sim::xtables::{Simulated, Way};
 use kernel_sim::{host, ipvs, sysctl};
 use model::table::Masquerade;
-use model::{Fate, ForwardingTable, Frontend, Packet};
-
-use super::twin::{End, ends_of, is_delivered_here, lowest, sim_packet};
+use model::{ForwardingTable, Packet};
 
 /// The doors beside iptables.
 pub(crate) type Twin =
     Kernel<ipvs::Simulated, kernel_sim::ipset::Simulated, host::Simulated, sysctl::Simulated>;
 /// The mode on twins.
 pub(crate) type Mode = Ipvs<Simulated, Twin>;
-/// Each end with its share.
-pub(crate) type Ends = BTreeMap<End, (u32, u32)>;
 
 /// Seconds, moved by a test.
 #[derive(Clone, Debug, Default)]
@@ -68,26 +65,19 @@ pub(crate) fn mode(variant: Variant) -> Mode {
     Ipvs::new(programs(&twin, variant), twin, Options::default(), || Duration::ZERO)
 }
 
-/// Where the twins send a packet, on their way to one of these tables, all of the same node.
-pub(crate) fn got(
+/// Where the kernel sends a packet, on its way to one of these tables, all of the same node.
+fn got(
     program: &Simulated,
     host: &host::Simulated,
     tables: &[&ForwardingTable],
     packet: &Packet,
-) -> Result<Ends, String> {
+) -> Result<BTreeMap<End, Share>, String> {
     let sent = packet_of(packet, host, tables[0]);
     let may_lose_mark = tables.iter().any(|table| is_marked(table, packet));
-    let mut ends = Ends::new();
-    for way in program.ways(&sent, Duration::ZERO) {
-        let end = end_of(&sent, &way.outcome, may_lose_mark)?;
-        let share = (
-            u32::try_from(way.share.0).map_err(|e| e.to_string())?,
-            u32::try_from(way.share.1).map_err(|e| e.to_string())?,
-        );
-        let sum = ends.entry(end).or_insert((0, 1));
-        *sum = lowest(sum.0 * share.1 + share.0 * sum.1, sum.1 * share.1);
-    }
-    Ok(ends)
+    let ways = program.ways(&sent, Duration::ZERO);
+    let end = |way: &Way| Ok((end_of(&sent, &way.outcome, may_lose_mark)?, way.share));
+    let ends = ways.iter().map(end).collect::<Result<Vec<_>, String>>()?;
+    Ends::of(ends).map(|ends| ends.0)
 }
 
 /// The packet as it reaches this host, which has the addresses of its interface too.
@@ -98,52 +88,18 @@ pub(crate) fn packet_of(packet: &Packet, host: &host::Simulated, table: &Forward
     sent
 }
 
-fn end_of(packet: &SimPacket, seen: &kernel_sim::nft::Outcome, may_lose_mark: bool) -> Result<End, String> {
-    let end = match seen.fate {
-        Seen::Untouched => End::Untouched,
-        Seen::Rejected(_) => return Ok(End::Rejected),
-        Seen::Dropped => return Ok(End::Dropped),
-        Seen::Dnat(address, port) => {
-            let endpoint = (address, port.ok_or("the packet lost its port")?);
-            // What is delivered to this host itself passes no POSTROUTING, where marks would be taken off.
-            if is_delivered_here(packet, address) {
-                return Ok(End::At { endpoint, masqueraded: false });
-            }
-            End::At { endpoint, masqueraded: seen.masqueraded }
-        }
-    };
-    let is_kept = seen.mark == packet.mark || may_lose_mark && seen.mark == 0;
-    if !is_kept || (end == End::Untouched && seen.masqueraded) {
-        return Err(format!("the packet left otherwise than it came: {packet:?} {seen:?}"));
-    }
-    Ok(end)
-}
-
 /// A virtual server by mark compares the whole mark, so such a packet can carry no other.
 fn is_marked(table: &ForwardingTable, packet: &Packet) -> bool {
-    let Some((protocol, port)) = packet.payload.transport() else { return false };
-    let (ip, family) = (packet.destination, model::Family::of(packet.destination));
-    let frontends = [Frontend::Address { ip, protocol, port }, Frontend::NodePort { family, protocol, port }];
-    let routes = frontends.iter().filter_map(|frontend| table.route(frontend));
+    let routes = frontends(packet).into_iter().filter_map(|frontend| table.route(&frontend));
     routes.into_iter().any(|(_, route)| route.masquerade == Masquerade::ThisHost)
 }
 
-/// Where the model says that it ends.
-pub(crate) fn expected(table: &ForwardingTable, packet: &Packet) -> Ends {
-    ends_of(&table.fate(packet, &Options::default().promises()).fate)
-}
-
-/// May the packet land at an address that this host has for a Service? It would stay here: the README names this limit.
-pub(crate) fn is_beyond(table: &ForwardingTable, packet: &Packet) -> bool {
-    let Fate::OneOf(one_of) = table.fate(packet, &Options::default().promises()).fate else { return false };
-    one_of
-        .landings
-        .iter()
-        .any(|landing| table.is_dialled(landing.address) && !table.node().is_own(landing.address))
-}
-
 /// Where a packet ends in a mode on twins.
-pub(crate) fn of_packet(mode: &mut Mode, table: &ForwardingTable, packet: &Packet) -> Result<Ends, String> {
+pub(crate) fn of_packet(
+    mode: &mut Mode,
+    table: &ForwardingTable,
+    packet: &Packet,
+) -> Result<BTreeMap<End, Share>, String> {
     let host = mode.doors().host.clone();
     let program =
         mode.programs().nth(usize::from(packet.destination.is_ipv6())).expect("one for each family");
@@ -196,13 +152,4 @@ fn without_mark(line: &str) -> String {
     let cut =
         ["what: Mark(", "--set-xmark 0x1"].iter().find_map(|start| Some(line.find(start)? + start.len()));
     cut.map_or(line, |at| &line[..at]).to_owned()
-}
-
-/// A protocol's number in packets.
-pub(crate) fn number(protocol: model::Protocol) -> u8 {
-    match protocol {
-        model::Protocol::Tcp => 6,
-        model::Protocol::Udp => 17,
-        model::Protocol::Sctp => 132,
-    }
 }

@@ -5,8 +5,6 @@
 mod iptables_guides;
 #[path = "../ipvs_ends/mod.rs"]
 mod ipvs_ends;
-#[path = "../twin/mod.rs"]
-mod twin;
 #[path = "../userspace_services/mod.rs"]
 mod userspace_services;
 
@@ -22,6 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use dataplane::ipvs::{Bound, DUMMY, Doors as _, Ipvs, Options, Scheduler, SetId};
+use dataplane::sim::{End, sim_packet};
 use dataplane::{Dataplane, Leaving, Scope, Synced};
 use iptables_guides::{plain, service, slice, table};
 use ipvs_ends::{Clock, Mode, Twin, canonical, kernel, of_packet, programs, shown};
@@ -33,7 +32,6 @@ use kernel_sim::xtables::Simulated;
 use model::fate::Payload;
 use model::{ForwardingTable, Packet, Protocol, ServicePortId};
 use serde_json::{Value, json};
-use twin::End;
 use userspace_services::{id, of, web};
 
 fn ip(text: &str) -> IpAddr {
@@ -152,7 +150,7 @@ fn health_checks_and_answers_pass_where_nothing_is_let_in_by_default() {
         payload: Payload::Transport { protocol: Protocol::Tcp, port: 50_000 },
         interface: Some("veth1".into()),
     };
-    let sent = twin::sim_packet(&answer, table.node());
+    let sent = sim_packet(&answer, table.node());
     let states = BTreeSet::from([kernel::xtables::State::Established]);
     let program = mode.programs().next().unwrap();
     let outcome = program.send_as(&sent, &states, std::time::Duration::ZERO, &mut |_| true);

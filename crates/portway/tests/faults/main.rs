@@ -11,9 +11,6 @@ mod story;
 mod watched;
 mod world;
 
-#[path = "../../../dataplane/tests/twin/mod.rs"]
-mod twin;
-
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{
     Chain, ChainKind, Family, Hook, HookPoint, Kernel, Match, Operation, Policy, Prefix, Rule, Side,

@@ -4,7 +4,7 @@
 //! this host, and somebody outside who may and who may not. So are undefined ports, cluster IPs that are nobody's and
 //! pings. Clients of sticky Services that were here before the change are asked again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use kernel_sim::nft::{SimPacket, Simulated};
 use model::affinity::Memory;
 use model::fate::Payload;
 use model::table::NodeView;
-use model::{Family, Fate, ForwardingTable, Frontend, Landing, Packet, Promises, Protocol};
+use model::{Family, Fate, ForwardingTable, Frontend, Packet, Promises, Protocol};
 
-use crate::twin::{self, End, Ends};
+use dataplane::nftables::sim as twin;
+use dataplane::sim::{self, End, Ends};
 
 /// All packets are sent at this moment: nobody is forgotten.
 const NOW: u64 = 1_000;
@@ -62,7 +63,7 @@ impl Probes {
         targets.insert((ip("fd00:96::7777"), Some((Protocol::Tcp, 80))));
         targets.insert((ip("8.8.8.8"), Some((Protocol::Udp, 53))));
         let packets: Vec<Packet> = targets.into_iter().enumerate().flat_map(packets).collect();
-        let sent = packets.iter().map(|packet| twin::sim_packet(packet, node)).collect();
+        let sent = packets.iter().map(|packet| sim::sim_packet(packet, node)).collect();
         let is_sticky =
             packets.iter().map(|packet| tables.iter().any(|table| is_sticky(table, packet))).collect();
         Self { packets, sent, is_sticky, memory: Memory::default() }
@@ -89,7 +90,7 @@ impl Probes {
             if !is_client || one_of.affinity_seconds.is_none() {
                 continue;
             }
-            let sent = twin::sim_packet(packet, table.node());
+            let sent = sim::sim_packet(packet, table.node());
             let ways = twin::ways(kernel, &sent, Duration::from_secs(NOW)).expect("it ends somewhere");
             let way = &ways[welcomed % ways.len()];
             let End::At { endpoint, .. } = way.end else { panic!("it lands nowhere: {packet:?}") };
@@ -124,7 +125,7 @@ impl Probes {
         for (n, sent) in self.sent.iter().enumerate().filter(|(_, sent)| sent.family == family) {
             let ends = if self.is_sticky[n] {
                 let ways = twin::ways(kernel, sent, now)?;
-                Ends::of(ways.iter().map(|way| (way.end, way.one_in)))?
+                Ends::of(ways.iter().map(|way| (way.end, (1, way.one_in.into()))))?
             } else {
                 twin::ends(&mut shared, sent, now)?
             };
@@ -180,19 +181,11 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn expected(table: &ForwardingTable, packet: &Packet, sent: &SimPacket, memory: &Memory) -> Ends {
-    let one = |end| Ends(BTreeMap::from([(end, (1, 1))]));
-    let one_of = match table.fate(packet, &Promises::default().of_rules()).fate {
-        Fate::Untouched => return one(End::Untouched),
-        Fate::Rejected => return one(End::Rejected),
-        Fate::Dropped => return one(End::Dropped),
-        Fate::OneOf(one_of) => one_of,
-    };
-    let landings = memory.narrow(NOW, packet.source, &one_of);
-    let whole = landings.iter().map(|landing| u32::from(landing.slots)).sum();
-    let end = |landing: &Landing| {
-        let masqueraded = landing.masqueraded && !twin::is_delivered_here(sent, landing.address);
-        let end = End::At { endpoint: (landing.address, landing.port), masqueraded };
-        (end, twin::lowest(landing.slots.into(), whole))
-    };
-    Ends(landings.iter().map(end).collect())
+    let fate = table.fate(packet, &Promises::default().of_rules()).fate;
+    let Fate::OneOf(one_of) = fate else { return Ends::of_fate(&fate) };
+    let mut landings = memory.narrow(NOW, packet.source, &one_of);
+    for landing in &mut landings {
+        landing.masqueraded &= !sim::is_delivered_here(sent, landing.address);
+    }
+    Ends::of_landings(&landings)
 }

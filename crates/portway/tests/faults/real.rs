@@ -17,9 +17,9 @@ use crate::points::{Calls, Point};
 use crate::probes::Probes;
 use crate::states::{States, differences};
 use crate::story::Told;
-use crate::twin::Ends;
 use crate::watched::written;
 use crate::world::Change;
+use dataplane::sim::Ends;
 
 /// A real kernel and a simulated one.
 #[derive(Debug)]

@@ -4,11 +4,12 @@
 //! is known by the state before it and the transaction that led from there, which is quick; and where two ways lead to the
 //! same state, by everything that the kernel lists.
 
+use dataplane::nftables::sim::lines;
+use dataplane::sim::difference;
 use kernel::nft::{Family, Listed, Transaction};
 use kernel_sim::nft::Simulated;
 
 use crate::probes::{Found, Probes};
-use crate::twin;
 use crate::watched::everything;
 
 /// All states.
@@ -93,7 +94,7 @@ impl States {
     /// Is this one what an empty kernel would have got? What packets did is left out.
     pub(crate) fn is_written(&self, at: At, cold: &[Listed]) -> Result<(), String> {
         let listed = at.0.iter().flat_map(|at| self.states[*at].listed.iter().cloned());
-        let listed: Vec<Listed> = listed.filter_map(|listed| twin::comparable(Some(listed))).collect();
+        let listed: Vec<Listed> = listed.map(dataplane::nftables::sim::comparable).collect();
         if listed == cold {
             return Ok(());
         }
@@ -110,5 +111,5 @@ pub(crate) fn differences(here: &[Listed], there: &[Listed]) -> String {
         return format!("tables {:?}, not {:?}", names(here), names(there));
     }
     let pairs = here.iter().zip(there).filter(|(one, other)| one != other);
-    pairs.map(|(one, other)| twin::difference(Some(one), Some(other))).collect::<Vec<_>>().join("\n")
+    pairs.map(|(one, other)| difference(&lines(one), &lines(other))).collect::<Vec<_>>().join("\n")
 }

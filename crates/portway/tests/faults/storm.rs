@@ -30,9 +30,9 @@ use serde_json::Value;
 use crate::probes::Probes;
 use crate::states::{At, States, differences};
 use crate::story::{self, Process};
-use crate::twin::Ends;
 use crate::watched::written;
 use crate::world::Recipe;
+use dataplane::sim::Ends;
 
 const SERVICES: u16 = 8;
 const STEPS: usize = 40;

@@ -22,9 +22,9 @@ use model::{ForwardingTable, ServiceName, ServicePortId};
 use crate::points::{Calls, Point};
 use crate::probes::Probes;
 use crate::states::{At, States};
-use crate::twin::Ends;
 use crate::watched::{Watched, written};
 use crate::world::{self, Change};
+use dataplane::sim::Ends;
 
 /// The mode, on a kernel that fails on command.
 pub(crate) type Process = Nftables<Faulty<Watched>>;

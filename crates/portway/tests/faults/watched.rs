@@ -66,5 +66,5 @@ pub(crate) fn everything(kernel: &mut dyn Kernel, families: &[Family]) -> Vec<Li
 /// The same without what packets did.
 pub(crate) fn written(kernel: &mut dyn Kernel) -> Vec<Listed> {
     let all = everything(kernel, &Family::ALL).into_iter();
-    all.filter_map(|listed| crate::twin::comparable(Some(listed))).collect()
+    all.map(dataplane::nftables::sim::comparable).collect()
 }

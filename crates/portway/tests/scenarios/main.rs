@@ -6,13 +6,14 @@
 mod bless;
 mod facts;
 mod iptables;
-mod ipvs;
 mod localhost;
 mod nftables;
 mod parse;
 mod print;
+mod proof;
 mod reference;
 mod run;
+mod simulated;
 mod step;
 mod subject;
 mod tally;
@@ -24,15 +25,14 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dataplane::Mode;
+use dataplane::registry::MODES;
 use kernel::xtables::Variant;
 use step::Scenario;
 use tally::Tally;
 
-/// The tests that are no file, but are about all of them: see `proof.rs`, `kernel.rs` and `packets.rs` of each mode.
-const PROOF: &str = "nftables::every-rule-and-every-set-is-needed";
-const IPTABLES_PROOF: &str = "iptables::every-rule-is-needed";
-const USERSPACE_PROOF: &str = "userspace::every-rule-is-needed";
-const IPVS_PROOF: &str = "ipvs::every-rule-set-and-server-is-needed";
+/// The tests that are no file, but are about all of them: see `kernel.rs` and `packets.rs` of each mode. Beside these, each mode has a
+/// proof.
 const REAL: &str = "needs_root::nftables-on-the-real-kernel";
 const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
 const PROGRAMS: [(Variant, &str, &str); 2] = [
@@ -68,10 +68,10 @@ fn main() -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     if wish.list {
         let programs = PROGRAMS.into_iter().chain(USERSPACE_PROGRAMS);
-        let others = [PROOF, IPTABLES_PROOF, USERSPACE_PROOF, IPVS_PROOF, REAL, PACKETS]
-            .into_iter()
-            .chain(programs.flat_map(|(_, rules, packets)| [rules, packets]));
-        let others = others.filter(|test| wish.includes(test)).map(str::to_owned);
+        let others =
+            [REAL, PACKETS].into_iter().chain(programs.flat_map(|(_, rules, packets)| [rules, packets]));
+        let others = MODES.iter().map(|mode| proof_of(*mode)).chain(others.map(str::to_owned));
+        let others = others.filter(|test| wish.includes(test));
         for test in files.iter().map(|file| name(file)).chain(others) {
             writeln!(out, "{test}: test")?;
         }
@@ -87,17 +87,10 @@ fn main() -> io::Result<ExitCode> {
     for file in &files {
         tell(&name(file), &run_file(file, &mut tally))?;
     }
-    if wish.includes(PROOF) {
-        tell(PROOF, &tally.prove(&scenarios()))?;
-    }
-    if wish.includes(IPTABLES_PROOF) {
-        tell(IPTABLES_PROOF, &tally.prove_iptables(&scenarios()))?;
-    }
-    if wish.includes(USERSPACE_PROOF) {
-        tell(USERSPACE_PROOF, &tally.prove_userspace(&scenarios()))?;
-    }
-    if wish.includes(IPVS_PROOF) {
-        tell(IPVS_PROOF, &tally.prove_ipvs(&scenarios()))?;
+    for mode in MODES {
+        if wish.includes(&proof_of(*mode)) {
+            tell(&proof_of(*mode), &tally.prove(*mode, &scenarios()))?;
+        }
     }
     if wish.includes(REAL) {
         tell(REAL, &tally.ask_real(&scenarios()))?;
@@ -124,6 +117,10 @@ fn main() -> io::Result<ExitCode> {
     write!(out, "\n{failures}")?;
     tally.print(&mut io::stderr())?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn proof_of(mode: Mode) -> String {
+    format!("{mode}::every-rule-is-needed")
 }
 
 /// Which scenarios are wanted.

@@ -17,7 +17,6 @@ use model::{
 use serde_json::Value;
 
 use crate::facts::Facts;
-use crate::ipvs::subject::is_by_mark;
 use crate::print;
 use crate::step::{Action, Outcome, Question, Scenario, Step};
 use crate::subject::{Subject, Visit};
@@ -191,9 +190,7 @@ impl Run<'_> {
         let is_told_apart = self.table.fate(packet, &asked).fate != self.table.fate(packet, &self.kept).fate;
         let is_sticky =
             route_of(&self.table, packet).is_some_and(|(port, _)| port.affinity_seconds.is_some());
-        let is_hashed =
-            self.kept.affinity == Remembered::ForFrontend && is_sticky && is_by_mark(&self.table, packet);
-        if is_told_apart || is_hashed {
+        if is_told_apart || is_sticky && !self.subject.remembers(packet, &self.table) {
             self.outcomes.skipped += 1;
             return Ok(None);
         }

@@ -18,6 +18,11 @@ pub(crate) trait Subject {
     /// The table is this one now; `delta` says how it was before. An error says what is wrong with how it was taken in.
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String>;
 
+    /// Whether clients that are sent to this frontend can be known again.
+    fn remembers(&mut self, _packet: &Packet, _table: &ForwardingTable) -> bool {
+        true
+    }
+
     /// So many seconds pass.
     fn pass(&mut self, seconds: u64);
 

@@ -1,22 +1,23 @@
 //! Asks the subjects about scenarios, and counts.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dataplane::Mode;
+use dataplane::registry::MODES;
 use kernel::xtables::Variant;
 use playground::namespace::Namespace;
 
 use crate::iptables;
-use crate::ipvs;
 use crate::localhost;
 use crate::nftables::heard::Refusal;
 use crate::nftables::kernel::{Done, Real};
 use crate::nftables::packets::{self, Sender};
-use crate::nftables::proof;
 use crate::nftables::sent::Sent;
 use crate::nftables::stage::Stage;
-use crate::nftables::twin::Twin;
+use crate::proof::{self, Proof};
 use crate::run::{self, Outcomes};
+use crate::simulated::Simulation;
 use crate::step::Scenario;
 use crate::userspace;
 
@@ -25,23 +26,15 @@ use crate::userspace;
 pub(crate) struct Tally {
     scenarios: usize,
     reference: Packets,
-    twin: Packets,
-    iptables: Packets,
+    /// Of each mode that has a simulation.
+    modes: BTreeMap<Mode, Packets>,
     localhost: Packets,
-    userspace: Packets,
-    ipvs: Packets,
     /// What the real kernel was asked, or why it was not.
     real: Option<Result<Done, String>>,
     /// What was sent through the real kernel, or why nothing was: for each mode.
     sent: Vec<(String, Result<Sent, String>)>,
-    /// How many rules and sets were left out, one at a time.
-    left_out: Option<usize>,
-    /// How many kinds of iptables rules were left out, and how many of them nobody can miss.
-    iptables_left_out: Option<(usize, usize)>,
-    /// The same of userspace.
-    userspace_left_out: Option<(usize, usize)>,
-    /// How many kinds of rules, sets and servers of IPVS.
-    ipvs_left_out: Option<(usize, usize)>,
+    /// How many kinds of rules were left out of each mode, and how many of them none can miss.
+    left_out: Vec<(Mode, Proof)>,
     /// What each iptables program did for a mode, or why it did nothing.
     programs: Vec<(String, Result<iptables::kernel::Done, String>)>,
 }
@@ -64,22 +57,16 @@ impl Tally {
     pub(crate) fn ask_others(&mut self, scenario: &Scenario, reference: Outcomes) -> Vec<String> {
         self.scenarios += 1;
         self.reference.count(&reference);
-        let twin = run::run(scenario, &mut Twin::default());
-        self.twin.count(&twin);
         let mut failures = reference.failures;
-        failures.extend(named("nftables on the twin", twin.failures));
-        let iptables = run::run(scenario, &mut iptables::twin::Twin::checked());
-        self.iptables.count(&iptables);
-        failures.extend(named("iptables on the twin", iptables.failures));
+        for mode in MODES {
+            let Some(mut simulation) = Simulation::checked(*mode) else { continue };
+            let outcomes = run::run(scenario, &mut simulation);
+            self.modes.entry(*mode).or_default().count(&outcomes);
+            failures.extend(named(&format!("{mode} on the twin"), outcomes.failures));
+        }
         let localhost = run::run(scenario, &mut localhost::Listeners::default());
         self.localhost.count(&localhost);
         failures.extend(named("node ports on localhost", localhost.failures));
-        let userspace = run::run(scenario, &mut userspace::twin::Twin::checked());
-        self.userspace.count(&userspace);
-        failures.extend(named("userspace on the twin", userspace.failures));
-        let ipvs = run::run(scenario, &mut ipvs::subject::Twin::checked());
-        self.ipvs.count(&ipvs);
-        failures.extend(named("ipvs on the twin", ipvs.failures));
         failures
     }
 
@@ -141,11 +128,12 @@ impl Tally {
         failures
     }
 
-    /// Leaves out every rule and every set in turn. Returns those that nobody missed.
-    pub(crate) fn prove(&mut self, scenarios: &[Scenario]) -> Vec<String> {
-        let (survivors, tried) = proof::survivors(scenarios);
-        self.left_out = Some(tried);
-        survivors.iter().map(|target| format!("no scenario fails without {target:?}")).collect()
+    /// Leaves out every kind of what a mode writes in turn. Returns those that no scenario missed.
+    pub(crate) fn prove(&mut self, mode: Mode, scenarios: &[Scenario]) -> Vec<String> {
+        let mut proof = proof::prove(mode, scenarios);
+        let problems = std::mem::take(&mut proof.problems);
+        self.left_out.push((mode, proof));
+        problems
     }
 
     /// Writes all scenarios by a real iptables program. Returns all that failed.
@@ -189,39 +177,16 @@ impl Tally {
         }
     }
 
-    /// Leaves out every kind of rule of userspace in turn. Returns those that nobody missed.
-    pub(crate) fn prove_userspace(&mut self, scenarios: &[Scenario]) -> Vec<String> {
-        let (problems, tried, unmissed) = userspace::proof::survivors(scenarios);
-        self.userspace_left_out = Some((tried, unmissed));
-        problems
-    }
-
-    /// Leaves out every kind of rule, set and server of IPVS in turn. Returns those that nobody missed.
-    pub(crate) fn prove_ipvs(&mut self, scenarios: &[Scenario]) -> Vec<String> {
-        let (problems, tried, unmissed) = ipvs::proof::survivors(scenarios);
-        self.ipvs_left_out = Some((tried, unmissed));
-        problems
-    }
-
-    /// Leaves out every kind of iptables rule in turn. Returns those that nobody missed.
-    pub(crate) fn prove_iptables(&mut self, scenarios: &[Scenario]) -> Vec<String> {
-        let (problems, tried, unmissed) = iptables::proof::survivors(scenarios);
-        self.iptables_left_out = Some((tried, unmissed));
-        problems
-    }
-
     /// Prints the counts.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { scenarios, reference, twin, iptables, userspace, ipvs, localhost, .. } = self;
+        let Self { scenarios, reference, modes, localhost, .. } = self;
         if *scenarios > 0 {
             writeln!(
                 out,
-                "counted: {scenarios} scenarios, {} packets, {} skipped; nftables on the twin: {} packets, {} skipped",
-                reference.asked, reference.skipped, twin.asked, twin.skipped
+                "counted: {scenarios} scenarios, {} packets, {} skipped",
+                reference.asked, reference.skipped
             )?;
-            for (mode, Packets { asked, skipped }) in
-                [("iptables", iptables), ("userspace", userspace), ("ipvs", ipvs)]
-            {
+            for (mode, Packets { asked, skipped }) in modes {
                 writeln!(out, "counted: {mode} on the twin: {asked} packets, {skipped} skipped")?;
             }
             let Packets { asked, skipped } = localhost;
@@ -238,20 +203,11 @@ impl Tally {
                 Err(reason) => writeln!(out, "skipped: {mode} packets on the real kernel: {reason}")?,
             }
         }
-        if let Some(tried) = self.left_out {
-            writeln!(out, "counted: {tried} kinds of rules and sets left out, one at a time")?;
-        }
         self.print_iptables(out)
     }
 
     fn print_iptables(&self, out: &mut dyn Write) -> io::Result<()> {
-        let left_out = [
-            ("iptables", self.iptables_left_out),
-            ("userspace", self.userspace_left_out),
-            ("ipvs", self.ipvs_left_out),
-        ];
-        for (mode, left_out) in left_out {
-            let Some((tried, unmissed)) = left_out else { continue };
+        for (mode, Proof { tried, unmissed, .. }) in &self.left_out {
             writeln!(
                 out,
                 "counted: {tried} kinds of {mode} rules left out, one at a time; {unmissed} that no first packet misses"

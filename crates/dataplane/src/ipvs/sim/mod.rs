@@ -32,6 +32,7 @@ use crate::sim::{
     Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, remembered_for,
     sim_packet,
 };
+use crate::upstream::KnownChains;
 use crate::xtables::sim::{self, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
@@ -84,8 +85,10 @@ impl Node {
 
     fn new(mut programs: Vec<Program>, parts: Parts, settings: &ModeSettings) -> Self {
         let control = Control::default();
-        programs.iter_mut().for_each(|program| program.gate = Some(control.gate.clone()));
-        programs.iter_mut().for_each(|program| join(program.tables(), &parts));
+        for program in &mut programs {
+            program.gate = Some(control.gate.clone());
+            join(program.tables(), &parts);
+        }
         let handles = Kernel {
             servers: Handle::new(parts.servers, &control),
             sets: Handle::new(parts.sets, &control),
@@ -253,6 +256,10 @@ impl SimulatedMode for Node {
         Ok(Listing::from([("everything".to_owned(), lines.into_iter().collect())]))
     }
 
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        self.dataplane.cleanup(known).map_err(|error| error.to_string())
+    }
+
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
         let found = self.raw_ends(packet, tables)?;
         let [table] = tables else { return Ok(found) };
@@ -282,7 +289,7 @@ impl SimulatedMode for Node {
         let is_inside =
             node.is_own(packet.source) || node.pods.is_pod(packet.source, packet.interface.as_deref());
         let route = frontends(packet).into_iter().find_map(|frontend| table.route(&frontend));
-        is_inside || !route.is_some_and(|(_, route)| route.masquerade == Masquerade::ThisHost)
+        is_inside || route.is_none_or(|(_, route)| route.masquerade != Masquerade::ThisHost)
     }
 
     /// What lands at an address that this host has for a Service stays here.
@@ -313,6 +320,10 @@ impl SimulatedMode for Node {
 
     fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
         found.as_ref().is_ok_and(|found| meanwhile::may_meet(meanwhile, found))
+    }
+
+    fn add_foreign(&mut self) -> Result<(), String> {
+        sim::add_foreign(self.dataplane.programs())
     }
 
     fn leave_out(&mut self, kind: Option<&str>) {

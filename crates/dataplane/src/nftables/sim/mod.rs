@@ -23,7 +23,8 @@ pub use ways::{Way, ends, ways};
 
 use super::mode::options;
 use super::{MODE, Options, TABLE};
-use crate::sim::{End, Ends, Failing, Listing, SimulatedMode, Struck, sim_packet};
+use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
+use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};
 
 /// The mode beside simulated settings.
@@ -106,6 +107,10 @@ impl SimulatedMode for Node {
         Ok(self.tables()?.into_iter().map(comparable).flat_map(|listed| lines(&listed)).collect())
     }
 
+    fn clean_up(&mut self, _: &KnownChains) -> Result<(), String> {
+        self.dataplane.cleanup().map_err(|error| error.to_string())
+    }
+
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
         let (now, packet) = (self.now, sim_packet(packet, tables[0].node()));
         let ways = ways(self.kernel(), &packet, now)?;
@@ -146,6 +151,11 @@ impl SimulatedMode for Node {
 
     fn heal(&mut self) {
         self.faulty().heal();
+    }
+
+    /// What a previous process wrote for a number that another service port has now goes with the deletions that wait.
+    fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
+        meanwhile.is_restarted && found.is_ok()
     }
 
     fn refuse(&mut self, address: Option<IpAddr>) -> bool {

@@ -18,11 +18,12 @@ pub(crate) use gate::Gate;
 use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Table, Variant, Xtables};
 use kernel_sim::nft::SimPacket;
 use kernel_sim::xtables::Simulated;
-pub(crate) use program::{Mutation, Program, failing, struck};
+pub(crate) use program::{Faults, Mutation, Program, failing, struck};
 
 use super::words::Shared;
 use super::{NODE_PORTS, SERVICES};
 use crate::sim::{End, Listing, Share, end_of};
+use crate::upstream::{self, KnownChains};
 
 /// Programs of both families, whose tables are empty.
 pub(crate) fn programs(variant: Variant) -> Vec<Program> {
@@ -60,7 +61,7 @@ pub(crate) fn ways(
 }
 
 /// Every chain with its rules, in canonical words. In chains that service ports share the rules before the last are in one order.
-pub(crate) fn listing(handle: &mut dyn Xtables, shared: &[Shared]) -> Result<Listing, String> {
+pub fn listing(handle: &mut dyn Xtables, shared: &[Shared]) -> Result<Listing, String> {
     let mut all = Listing::new();
     for table in [Table::Filter, Table::Nat, Table::Mangle] {
         let Some(text) = handle.save(table).map_err(|error| error.to_string())? else { continue };
@@ -90,12 +91,20 @@ fn canonical(rule: &FoundRule) -> String {
 pub(crate) fn add_foreign<'a>(programs: impl Iterator<Item = &'a mut Program>) -> Result<(), String> {
     let mut text = String::new();
     for table in [Table::Filter, Table::Nat, Table::Mangle] {
-        text += &format!("*{table}\n:MINE - [0:0]\n-A MINE -p tcp -m tcp --dport 7 -j RETURN\n");
+        text.extend([format!("*{table}\n:MINE - [0:0]\n-A MINE -p tcp -m tcp --dport 7 -j RETURN\n")]);
         text.extend(table.own_chains().iter().map(|chain| format!("-A {chain} -j MINE\n")));
         text += "COMMIT\n";
     }
     let mut programs = programs;
     programs.try_for_each(|program| program.restore(&text)).map_err(|error| error.to_string())
+}
+
+/// Removes all chains that are known.
+pub(crate) fn clean_up<'a>(
+    mut programs: impl Iterator<Item = &'a mut Program>,
+    known: &KnownChains,
+) -> Result<(), String> {
+    programs.try_for_each(|program| upstream::clear_all(known, program)).map_err(|error| error.to_string())
 }
 
 /// The kinds that programs have taken note of.

@@ -151,31 +151,44 @@ fn faults(text: &str) -> Vec<Fault> {
     all
 }
 
+/// Which faults are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Faults {
+    /// At each restore and each look.
+    All,
+    /// At each restore.
+    Restores,
+    /// The process dies after each restore.
+    Stops,
+}
+
 #[derive(Clone, Debug)]
 enum Point {
     Restore(usize, Fault),
     Save(usize, Error),
 }
 
-/// Copies of a node whose programs fail; or, with `only_stops`, whose process dies after each restore.
+/// Copies of a node whose programs fail so.
 pub(crate) fn failing<'a, N: SimulatedMode + Clone + 'static>(
     node: &'a N,
     programs: fn(&mut N) -> Vec<&mut Program>,
-    only_stops: bool,
+    which: Faults,
     work: &dyn Fn(&mut dyn Dataplane),
 ) -> Failing<'a> {
     let mut trial = node.clone();
-    programs(&mut trial).into_iter().for_each(|program| program.texts = Some(Vec::new()));
+    for program in programs(&mut trial) {
+        program.texts = Some(Vec::new());
+    }
     let saves: Vec<usize> = programs(&mut trial).into_iter().map(|program| program.faulty.saves()).collect();
     work(trial.dataplane());
     let mut points = Vec::new();
     for (at, (program, saves)) in programs(&mut trial).into_iter().zip(saves).enumerate() {
         for (n, text) in program.texts.iter().flatten().enumerate() {
             let mut faults = faults(text);
-            faults.retain(|fault| !only_stops || *fault == Fault { parts: WHOLE, answer: None });
+            faults.retain(|fault| which != Faults::Stops || *fault == Fault { parts: WHOLE, answer: None });
             points.extend(faults.into_iter().map(|fault| (at, Point::Restore(n, fault))));
         }
-        let looks = if only_stops { 0 } else { program.faulty.saves() - saves };
+        let looks = if which == Faults::All { program.faulty.saves() - saves } else { 0 };
         let errors = |n| errors(None).into_iter().take(3).map(move |error| (at, Point::Save(n, error)));
         points.extend((0..looks).flat_map(errors));
     }

@@ -11,17 +11,19 @@ use dataplane::Mode;
 use dataplane::iptables;
 use dataplane::iptables::sim::Iptables;
 use dataplane::registry::known_chains;
+use dataplane::sim::difference;
 use dataplane::upstream;
 use dataplane::userspace::{self, Userspace};
+use dataplane::xtables::sim::listing;
 use dataplane::{Dataplane, Scope, relay};
 use kernel::xtables::{self, Family, Programs, Table, Variant, Xtables};
 use kernel_sim::xtables::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 use playground::namespace::Namespace;
 
-use super::listed::{difference, listed};
-use super::{foreign, twin};
+use super::foreign;
 use crate::run;
+use crate::simulated::{settle, sync};
 use crate::step::Scenario;
 use crate::subject::{Subject, Visit};
 
@@ -131,8 +133,9 @@ impl Real {
         if !std::mem::take(&mut self.is_new) {
             return Ok(());
         }
+        let shared = [&iptables::SHARED[..], &userspace::SHARED[..]].concat();
         for Pair { real, twin, done } in self.dataplane.pairs() {
-            let difference = difference(&listed(real)?, &listed(twin)?);
+            let difference = difference(&listing(real, &shared)?, &listing(twin, &shared)?);
             if !difference.is_empty() {
                 return Err(format!("the program (here) and the twin (there) differ: {difference}"));
             }
@@ -145,10 +148,10 @@ impl Real {
     /// Nothing is left to write, and when all of ours goes, theirs stays.
     fn end(&mut self) -> Result<(), String> {
         self.compare()?;
-        twin::settle(&mut *self.dataplane)?;
+        settle(&mut *self.dataplane)?;
         self.is_new = true;
         self.compare()?;
-        if twin::sync(&mut *self.dataplane, &self.table, Scope::Everything)? > 0 {
+        if sync(&mut *self.dataplane, &self.table, Scope::Everything)?.operations > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
         let clear = |pair| upstream::clear_all(known_chains(), pair).map_err(|e| e.to_string());
@@ -166,7 +169,7 @@ impl Subject for Real {
         self.table = table.clone();
         self.is_new = true;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        twin::sync(&mut *self.dataplane, table, Scope::Changed(&ids))?;
+        sync(&mut *self.dataplane, table, Scope::Changed(&ids))?;
         if !std::mem::replace(&mut self.has_begun, true) {
             self.dataplane.pairs().into_iter().try_for_each(|door| foreign::after_us(door))?;
         }

@@ -6,14 +6,16 @@
 use std::collections::BTreeSet;
 
 use dataplane::Scope;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, listing};
 use dataplane::nftables::{Options, render};
+use dataplane::sim::difference;
 use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Table, Transaction};
 use kernel_sim::nft::Simulated;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 use playground::namespace::Namespace;
 
-use super::{ends, nft, twin};
+use super::nft;
+use crate::simulated::{settle, sync};
 use crate::subject::{Subject, Visit};
 
 /// The mode on the real kernel.
@@ -65,14 +67,11 @@ impl Real {
 
     fn compare(&mut self) -> Result<(), String> {
         let pair = self.dataplane.kernel();
-        for family in Family::ALL {
-            let (real, twin) = (twin::listed(&mut pair.real, family)?, twin::listed(&mut pair.twin, family)?);
-            if real != twin {
-                let difference = ends::difference(real.as_ref(), twin.as_ref());
-                return Err(format!("the kernel (here) and the twin (there) differ: {difference}"));
-            }
-            pair.done.listings += 1;
+        let difference = difference(&listing(&mut pair.real)?, &listing(&mut pair.twin)?);
+        if !difference.is_empty() {
+            return Err(format!("the kernel (here) and the twin (there) differ: {difference}"));
         }
+        pair.done.listings += Family::ALL.len();
         Ok(())
     }
 
@@ -95,13 +94,13 @@ impl Subject for Real {
         self.steps += 1;
         self.is_unlisted = true;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        twin::sync(&mut self.dataplane, table, Scope::Changed(&ids))?;
+        sync(&mut self.dataplane, table, Scope::Changed(&ids))?;
         self.compare()?;
         if self.steps.is_multiple_of(2) {
-            twin::settle(&mut self.dataplane)?;
+            settle(&mut self.dataplane)?;
             self.compare()?;
         }
-        if twin::sync(&mut self.dataplane, table, Scope::Everything)? > 0 {
+        if sync(&mut self.dataplane, table, Scope::Everything)?.operations > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
         Ok(())

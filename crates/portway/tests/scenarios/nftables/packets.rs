@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
+use dataplane::sim::{End, sim_packet};
 use dataplane::{Dataplane, Scope};
 use model::affinity::Memory;
 use model::fate::OneOf;
 use model::{Delta, Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
 
-use super::ends::{self, End};
 use super::sent::{CLOCK, Sent};
 use super::stage::{Met, Stage};
 use crate::reference::outcome_of;
@@ -126,7 +126,7 @@ impl<'a> Packets<'a> {
     }
 
     fn send(&mut self, packet: &Packet, limit: Duration) -> Result<End, String> {
-        let path = ends::sim_packet(packet, self.table.node()).path;
+        let path = sim_packet(packet, self.table.node()).path;
         let (probe, met) = self.stage.send(packet, &path, limit)?;
         self.sent.packets += 1;
         let called = (probe.destination, probe.port());
@@ -250,7 +250,7 @@ fn ends_of(landings: &[Landing]) -> Vec<End> {
 }
 
 fn end_of(landing: &Landing) -> End {
-    End::At { endpoint: (landing.address, landing.port), masqueraded: landing.masqueraded }
+    End::at(landing)
 }
 
 impl Subject for Packets<'_> {

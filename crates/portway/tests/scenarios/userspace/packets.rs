@@ -8,20 +8,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dataplane::registry::known_chains;
+use dataplane::sim::sim_packet;
+use dataplane::userspace::sim::relayed;
 use dataplane::userspace::{Options, Userspace};
 use dataplane::{Scope, relay, upstream};
 use kernel::xtables::{Family, Programs, Variant, Xtables};
 use model::{Answer, Delta, Fate, ForwardingTable, Packet, Promises, ServicePortId};
 
-use super::twin::relayed;
 use crate::iptables::packets::Inside;
-use crate::iptables::twin::{settle, sync};
-use crate::nftables::ends::sim_packet;
 use crate::nftables::heard::Refusal;
 use crate::nftables::sent::Sent;
 use crate::nftables::stage::{Met, Stage};
 use crate::reference::World;
 use crate::run;
+use crate::simulated::{settle, sync};
 use crate::step::Scenario;
 use crate::subject::{Subject, Visit};
 
@@ -95,7 +95,7 @@ impl<'a> Packets<'a> {
             Met::At { destination, .. } => {
                 self.sent.landed += 1;
                 let (protocol, _) = packet.payload.transport().ok_or("a ping was led somewhere")?;
-                relayed(self.dataplane.relays(), protocol, SocketAddr::from(destination))
+                relayed(self.dataplane.relays(), protocol, SocketAddr::from(destination)).map(Fate::OneOf)
             }
         }
     }

@@ -1,41 +1,21 @@
-//! Random clusters that change: what is followed step by step is what is written from scratch, on the simulated kernel and on
-//! the real one.
+//! Random clusters that change: nftables mode follows them on the real kernel as on the simulated one.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-mod twin;
 mod world;
 
 use std::collections::BTreeSet;
 
 use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, listing};
+use dataplane::sim::difference;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Family, Kernel, Listed, Netlink};
+use kernel::nft::{Kernel, Netlink};
 use kernel_sim::nft::Simulated;
 use model::ForwardingTable;
 use playground::namespace::Namespace;
 use world::World;
 
 const STEPS: usize = 40;
-
-#[test]
-fn changed_leaves_what_everything_leaves() {
-    let (clusters, mut unsettled) = (60, 0);
-    for seed in 0..clusters {
-        let mut follower = Nftables::new(Simulated::default(), Options::default());
-        let mut world = World::new(seed ^ 0x57e9);
-        for step in 0..STEPS {
-            unsettled += usize::from(follow(&mut world, &mut follower, step));
-            let mut settled = follower.clone();
-            settled.settle().unwrap();
-            let mut fresh = from_scratch(&world.table);
-            assert_same(&mut settled, &mut fresh, &format!("seed {seed}, step {step}"));
-            assert_writes_nothing(&mut settled, &world.table, &format!("seed {seed}, step {step}"));
-        }
-    }
-    let steps = u64::try_from(STEPS).unwrap() * clusters;
-    eprintln!("counted: {steps} random steps, Changed as Everything, {unsettled} with deletions that waited");
-}
 
 mod needs_root {
     use super::*;
@@ -74,33 +54,15 @@ mod needs_root {
     }
 }
 
-/// One more step. Deletions wait for every third one. Returns whether some do.
-fn follow(world: &mut World, follower: &mut Nftables<Simulated>, step: usize) -> bool {
-    let delta = world.step();
-    let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
-    let synced = follower.sync(&world.table, Scope::Changed(&ids)).unwrap();
-    assert!(synced.refused.is_empty(), "{synced:?}");
-    if step.is_multiple_of(3) {
-        follower.settle().unwrap();
-    }
-    synced.settle_after.is_some()
-}
-
 fn from_scratch(table: &ForwardingTable) -> Nftables<Simulated> {
     let mut fresh = Nftables::new(Simulated::default(), Options::default());
     fresh.sync(table, Scope::Everything).unwrap();
     fresh
 }
 
-fn listed<K: Kernel>(dataplane: &mut Nftables<K>, family: Family) -> Option<Listed> {
-    twin::comparable(dataplane.kernel().list(family, "kube-proxy").unwrap())
-}
-
 fn assert_same<A: Kernel, B: Kernel>(one: &mut Nftables<A>, other: &mut Nftables<B>, when: &str) {
-    for family in Family::ALL {
-        let (one, other) = (listed(one, family), listed(other, family));
-        assert!(one == other, "{when}: {}", twin::difference(one.as_ref(), other.as_ref()));
-    }
+    let (one, other) = (listing(one.kernel()).unwrap(), listing(other.kernel()).unwrap());
+    assert_eq!(difference(&one, &other), "", "{when}");
 }
 
 fn assert_writes_nothing<K: Kernel>(dataplane: &mut Nftables<K>, table: &ForwardingTable, when: &str) {

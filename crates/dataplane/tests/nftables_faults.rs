@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod cluster;
-mod twin;
 mod world;
 
 use std::collections::BTreeSet;
 
 use cluster::Small;
 use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
+use dataplane::nftables::sim::{Nftables, comparable};
 use dataplane::{Dataplane, Scope, SyncError};
 use kernel::nft::{Family, Kernel, Listed, Operation, Transaction};
 use kernel_sim::nft::Simulated;
@@ -22,7 +21,7 @@ fn empty() -> Nftables<Simulated> {
 }
 
 fn listed(dataplane: &mut Nftables<Simulated>) -> Vec<Option<Listed>> {
-    let list = |family| dataplane.kernel().list(family, "kube-proxy").map(twin::comparable).unwrap();
+    let list = |family| dataplane.kernel().list(family, "kube-proxy").unwrap().map(comparable);
     Family::ALL.map(list).into()
 }
 
@@ -146,37 +145,6 @@ fn three_services() -> Small {
         small.endpoints(name, &["10.244.1.1", "10.244.1.2"]);
     }
     small
-}
-
-#[test]
-fn a_refused_service_is_named_and_absent_and_the_others_are_there() {
-    let mut small = three_services();
-    let mut dataplane = empty();
-    dataplane.kernel().refuse_address([10, 96, 0, 2].into(), libc::EINVAL);
-    let synced = dataplane.sync(&small.table, Scope::Everything).unwrap();
-    let refused: Vec<_> = synced.refused.iter().map(|(id, why)| (id.to_string(), why.clone())).collect();
-    assert_eq!(refused.len(), 1, "{refused:?}");
-    assert_eq!(refused[0].0, "default/two/tcp");
-    assert!(refused[0].1.contains("10.96.0.2") && refused[0].1.contains("EINVAL"), "{refused:?}");
-    let mut without = Small::new();
-    for (name, ip) in [("one", "10.96.0.1"), ("three", "10.96.0.3")] {
-        without.service(name, ip, "None");
-        without.endpoints(name, &["10.244.1.1", "10.244.1.2"]);
-    }
-    dataplane.settle().unwrap();
-    assert_eq!(listed(&mut dataplane), from_scratch(&without.table));
-    // Others go on changing, and it stays named.
-    small.take_changed();
-    small.endpoints("one", &["10.244.1.9"]);
-    let changed = small.take_changed();
-    let synced = dataplane.sync(&small.table, Scope::Changed(&changed)).unwrap();
-    assert_eq!((synced.refused.len(), synced.was_full), (1, false));
-    // It is tried again with the next full sync.
-    dataplane.kernel().stop_refusing();
-    let synced = dataplane.sync(&small.table, Scope::Everything).unwrap();
-    assert!(synced.refused.is_empty());
-    dataplane.settle().unwrap();
-    assert_eq!(listed(&mut dataplane), from_scratch(&small.table));
 }
 
 #[test]
