@@ -182,6 +182,16 @@ fn a_mode_that_is_named_elsewhere_is_noticed() {
             (&[REGISTRY, (path, "#[cfg(test)]\nmod tests {\n    const MODE: &str = \"ipvs\";\n}\n")], 0),
             (&[REGISTRY, ("crates/dataplane/src/ipvs/mode.rs", "const NAME: &str = \"ipvs\";")], 0),
             (&[REGISTRY, ("crates/portway/tests/cli/run.rs", "run(\"ipvs\")")], 0),
+            (
+                &[
+                    (
+                        REGISTRY.0,
+                        "static MODES: &[Mode] = &[crate::ipvs::MODE, #[cfg(feature = \"sim\")] crate::null::MODE];",
+                    ),
+                    (path, "let null = 1;"),
+                ],
+                0,
+            ),
         ],
     );
 }

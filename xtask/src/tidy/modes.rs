@@ -27,12 +27,27 @@ const MAY_NAME_MODES: [(&str, &str); 5] = [
 const OTHER_WORDS: [&str; 2] = ["crates/kernel/", "crates/kernel-sim/"];
 
 /// The names of the modes, as the registry lists them.
-pub(super) fn modes(files: &[File]) -> Vec<String> {
+fn modes(files: &[File]) -> Vec<String> {
+    listed(files).into_iter().map(|(name, _)| name).collect()
+}
+
+/// Those that programs have. The name of another may be any word: code that names a mode for tests does not compile in a program.
+fn product_modes(files: &[File]) -> Vec<String> {
+    listed(files).into_iter().filter(|(_, is_product)| *is_product).map(|(name, _)| name).collect()
+}
+
+fn listed(files: &[File]) -> Vec<(String, bool)> {
     let Some(registry) = find(files, REGISTRY) else { return Vec::new() };
     let code = registry.code();
-    let ends = code.match_indices("::MODE").filter(|(at, _)| !code[at + 6..].starts_with(['S', '_']));
-    let name = |at: usize| code[..at].rsplit("::").next().unwrap_or_default().to_owned();
-    ends.map(|(at, _)| name(at)).filter(|name| !name.is_empty()).collect()
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("::MODE").filter(|(at, _)| !code[at + 6..].starts_with(['S', '_'])) {
+        let name = code[..at].rsplit("::").next().unwrap_or_default();
+        let before = code[..at].strip_suffix(name).and_then(|before| before.strip_suffix("crate::"));
+        let is_product = !before.is_some_and(|before| before.trim_end().ends_with(")]"));
+        found.push((name.to_owned(), is_product));
+    }
+    found.retain(|(name, _)| !name.is_empty());
+    found
 }
 
 /// No mode depends on another, directly or through what they share.
@@ -163,7 +178,7 @@ fn is_used_in_root(root: &str, module: &str) -> bool {
 
 /// Nothing outside a mode's folder names it, as an identifier or as a text.
 pub(super) fn are_named_at_home(files: &[File]) -> Vec<String> {
-    let modes = modes(files);
+    let modes = product_modes(files);
     let mut problems = Vec::new();
     for file in files.iter().filter(|file| is_product(&file.path)) {
         let home = file.path.strip_prefix(DATAPLANE).and_then(|inside| inside.split(['/', '.']).next());

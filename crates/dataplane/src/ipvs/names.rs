@@ -160,7 +160,6 @@ impl SetId {
     }
 
     fn kind(self, family: Family) -> Kind {
-        let family = family;
         match self {
             Self::Bound | Self::Addresses => Kind::Ip(family),
             Self::Sources => Kind::IpPortNet(family),

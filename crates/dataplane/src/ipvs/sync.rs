@@ -156,7 +156,9 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     ) -> Result<Vec<Trouble>, SyncError> {
         let is_same_node = self.node.as_ref() == Some(desired.node());
         let ids = if is_same_node { self.wanted.touched(desired, ids) } else { self.wanted.all_ids(desired) };
-        ids.iter().for_each(|id| self.wanted.quarantine.release(id));
+        for id in &ids {
+            self.wanted.quarantine.release(id);
+        }
         let changes = self.wanted.render(desired, &ids, &self.families, &self.options);
         let delta = self.wanted.items.delta(&changes);
         if !is_same_node || delta.changes_outside() {

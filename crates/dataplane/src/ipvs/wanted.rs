@@ -68,14 +68,14 @@ impl Wanted {
 
     /// One that cannot be written stays as it was.
     fn render_accepted(&mut self, renderer: &Renderer<'_>, id: &ServicePortId) -> Rendered {
-        let mut rendered = self.render_port(renderer, id);
-        while let Some(reason) = rendered.refusal.take() {
+        let mut result = self.render_port(renderer, id);
+        while let Some(reason) = result.refusal.take() {
             if !self.quarantine.add(renderer.table, id, self.accepted.before(id), reason) {
                 return Rendered::default();
             }
-            rendered = self.render_port(renderer, id);
+            result = self.render_port(renderer, id);
         }
-        rendered
+        result
     }
 
     fn render_port(&mut self, renderer: &Renderer<'_>, id: &ServicePortId) -> Rendered {

@@ -148,7 +148,7 @@ pub struct ModeSections(BTreeMap<String, Value>);
 impl ModeSections {
     /// Leaves out what is no section of a mode, and gives each field that is missing the value of nothing.
     pub(super) fn complete(&mut self) {
-        let given = std::mem::replace(self, Self::default());
+        let given = std::mem::take(self);
         for (name, section) in &mut self.0 {
             let fields = given.0.get(name).and_then(Value::as_object).into_iter().flatten();
             for (field, value) in fields.filter(|(_, value)| !value.is_null()) {

@@ -188,7 +188,9 @@ impl World {
         let (is_one_place, kept) = (seen.len() == 1, if is_remembered { seen.len() } else { 1 });
         let mut worlds: Vec<Self> = seen.into_iter().take(kept).map(|(_, world)| world).collect();
         if !is_remembered && !is_one_place {
-            worlds.iter_mut().for_each(|world| world.last = None);
+            for world in &mut *worlds {
+                world.last = None;
+            }
         }
         Ok((outcome(&ends)?, worlds))
     }
