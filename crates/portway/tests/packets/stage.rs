@@ -136,6 +136,9 @@ pub(crate) struct Stage {
     portways: BTreeMap<&'static str, Process>,
     /// Those that handed over and still carry connections.
     old: Vec<Process>,
+    hand_overs: usize,
+    /// The next process is of the version that `PORTWAY_OTHER` names.
+    is_others_turn: bool,
     /// Whether the portway of a node carries connections.
     carries: BTreeMap<&'static str, bool>,
     pub(crate) playground: Playground,
@@ -155,6 +158,8 @@ impl Stage {
             files: BTreeMap::new(),
             portways: BTreeMap::new(),
             old: Vec::new(),
+            hand_overs: 0,
+            is_others_turn: false,
             carries: NODES.into_iter().map(|node| (node, setting.way.carries())).collect(),
             playground: Playground::new(&options).unwrap(),
             talk: Talk::new(),
@@ -246,10 +251,25 @@ impl Stage {
     /// The same; the old one carries connections, and stays until [`Self::end_old`].
     pub(crate) fn hand_over_carrying(&mut self, node: &'static str) {
         self.old.extend(self.portways.remove(node));
+        // Both nodes change before the version does.
+        self.hand_overs += 1;
+        self.is_others_turn = self.hand_overs.div_ceil(2) % 2 == 1;
         self.setting.arguments.push("--take-over");
         self.start(node);
         self.setting.arguments.pop();
         self.wait_for_sync(node);
+        self.tell_of_first_sync(node);
+    }
+
+    /// Whether another version adopts the rules as they are.
+    #[expect(clippy::print_stderr, reason = "the test's own output")]
+    fn tell_of_first_sync(&self, node: &str) {
+        if std::env::var_os("PORTWAY_OTHER").is_some() {
+            let who = if self.is_others_turn { "the other version" } else { "this version" };
+            let output = self.portways[node].output();
+            let synced = output.iter().find(|line| line.contains("operations="));
+            eprintln!("{who} on {node}: {}", synced.map_or("no sync was told", String::as_str));
+        }
     }
 
     /// Ends the portways that handed over and carried connections, which are all at their end.
@@ -429,11 +449,17 @@ impl Stage {
             "run" if self.setting.hides_programs && self.way().program().is_none() => {
                 confine::without_programs(&self.folder)
             }
-            _ => Command::new(env!("CARGO_BIN_EXE_portway")),
+            _ => Command::new(self.program()),
         };
         command.arg(verb).arg("--run-dir").arg(self.run_dir(node));
         command.env_remove("PORTWAY_FROM").env_remove("RUST_LOG");
         command
+    }
+
+    /// Ours, or where `PORTWAY_OTHER` names another version and its turn has come, that one.
+    fn program(&self) -> PathBuf {
+        let other = std::env::var_os("PORTWAY_OTHER").filter(|_| self.is_others_turn);
+        other.map_or_else(|| env!("CARGO_BIN_EXE_portway").into(), PathBuf::from)
     }
 
     /// Runs a program on a node to its end; all that it said.

@@ -76,6 +76,13 @@ pub(crate) fn section() -> String {
 }
 
 #[test]
+fn a_field_of_a_mode_has_a_row_without_an_edit_here_and_one_of_a_mode_for_tests_is_not_published() {
+    let of_null = Field::at("nullMode.label").expect("the mode null has it");
+    assert_eq!(of_field(of_null)[..2], ["`nullMode.label`".to_owned(), "better".to_owned()]);
+    assert!(of_null.is_test_only() && !section().contains("nullMode"));
+}
+
+#[test]
 fn what_is_not_offered_says_why() {
     for field in FIELDS.iter().filter(|field| field.status != Status::Same) {
         assert!(!field.why.is_empty(), "{}", field.path);
