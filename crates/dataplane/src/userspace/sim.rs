@@ -152,12 +152,14 @@ impl SimulatedMode for Node {
     fn listing(&mut self) -> Result<Listing, String> {
         let name = |(id, port): (ListenerId, u16)| {
             let protocol = format!("-p {}", id.port.protocol.to_string().to_lowercase());
-            (protocol, port, id.to_string())
+            (id.family.to_string(), protocol, port, id.to_string())
         };
-        let ports: Vec<(String, u16, String)> = self.dataplane.ports().iter().map(name).collect();
-        let named = |rule: String| {
-            let of_rule = ports.iter().filter(|(protocol, ..)| rule.contains(protocol.as_str()));
-            of_rule.fold(rule.clone(), |rule, (_, port, name)| {
+        let ports: Vec<(String, String, u16, String)> = self.dataplane.ports().iter().map(name).collect();
+        let named = |chain: &str, rule: String| {
+            let of_rule = ports.iter().filter(|(family, protocol, ..)| {
+                chain.starts_with(family) && rule.contains(protocol.as_str())
+            });
+            of_rule.fold(rule.clone(), |rule, (.., port, name)| {
                 let rule = rule.replace(&format!(":{port}"), &format!(":{name}"));
                 rule.replace(&format!(" {port} "), &format!(" {name} "))
                     .replace(&format!("ports {port}"), name)
@@ -167,7 +169,7 @@ impl SimulatedMode for Node {
         for program in self.dataplane.doors() {
             for (chain, rules) in sim::listing(program.tables(), &SHARED)? {
                 let is_shared = SHARED.iter().any(|shared| chain.ends_with(&format!(" {}", shared.name)));
-                let mut rules: Vec<String> = rules.into_iter().map(named).collect();
+                let mut rules: Vec<String> = rules.into_iter().map(|rule| named(&chain, rule)).collect();
                 if is_shared {
                     rules.sort();
                 }
