@@ -26,11 +26,12 @@ fn service(small: &mut Small, name: &str, cluster_ip: &str, external: &[&str]) {
     small.apply(&json!({"kind": "Service", "metadata": metadata, "spec": spec}));
 }
 
+/// Nowhere where the packet is led to nobody who listens.
 fn ends(node: &mut dyn SimulatedMode, small: &Small, to: &str) -> Ends {
     let payload = Payload::Transport { protocol: Protocol::Tcp, port: 80 };
     let packet =
         Packet { source: ip("10.244.0.99"), destination: ip(to), payload, interface: Some("veth1".into()) };
-    node.ends(&packet, &[&small.table]).unwrap()
+    node.ends(&packet, &[&small.table]).unwrap_or_default()
 }
 
 fn lands_at(ends: &Ends, endpoint: &str) -> bool {
@@ -78,4 +79,31 @@ fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follow() {
         }
     }
     assert!(asked.len() >= 5, "{asked:?}");
+}
+
+#[test]
+fn after_a_restart_a_service_that_is_refused_at_once_is_still_served_by_what_the_process_before_left() {
+    for mode in registry::MODES {
+        let settings = ModeSettings::of(*mode);
+        for mut first in mode.simulate(&settings) {
+            let mut small = Small::new();
+            service(&mut small, "web", "10.96.0.1", &[]);
+            small.endpoints("web", &["10.244.0.1"]);
+            first.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            let mut node = first.restart(&settings);
+            // What carries connections itself has died with them.
+            let is_served = lands_at(&ends(&mut *node, &small, "10.96.0.1"), "10.244.0.1");
+            if !is_served || !node.refuse(Some(ip(REFUSED))) {
+                continue;
+            }
+            service(&mut small, "web", "10.96.0.1", &[REFUSED]);
+            let synced = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            assert_eq!(synced.refused.len(), 1, "{}: {synced:?}", node.name());
+            let web = ends(&mut *node, &small, "10.96.0.1");
+            assert!(lands_at(&web, "10.244.0.1"), "{}: {web:?}", node.name());
+            node.refuse(None);
+            node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            assert!(lands_at(&ends(&mut *node, &small, REFUSED), "10.244.0.1"), "{}", node.name());
+        }
+    }
 }

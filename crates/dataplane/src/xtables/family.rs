@@ -44,6 +44,8 @@ pub(super) struct FamilyState<X> {
     unknown_prior: BTreeSet<ServicePortId>,
     /// Some kernel was once as we assumed.
     was_known: bool,
+    /// A previous process served: rules that lead to service ports were there when this one first read.
+    has_found_rules: Option<bool>,
     /// Not all that is desired is known, so what nobody asks for stays.
     keeps_leftovers: bool,
     /// Fixed chains that were written since somebody asked.
@@ -111,6 +113,7 @@ impl<X: Xtables> FamilyState<X> {
             accepted: Accepted::default(),
             unknown_prior: BTreeSet::new(),
             was_known: false,
+            has_found_rules: None,
             keeps_leftovers: false,
             rewritten: BTreeSet::new(),
         }
@@ -308,6 +311,7 @@ impl<X: Xtables> FamilyState<X> {
         removes_leftovers: bool,
     ) -> Result<Compared, Error> {
         let observed = Observed::read(&mut self.door)?;
+        self.has_found_rules.get_or_insert_with(|| observed.has_service_ports(style));
         self.forget();
         let renderer = style.renderer(desired, self.family);
         let base = renderer.base();
@@ -413,7 +417,7 @@ impl<X: Xtables> FamilyState<X> {
         if self.quarantine.is_full() && !self.quarantine.contains(id) {
             return false;
         }
-        if !self.was_known {
+        if !self.was_known && self.has_found_rules == Some(true) {
             self.unknown_prior.insert(id.clone());
         }
         self.quarantine.add(desired, id, self.accepted.before(id), error.to_string())

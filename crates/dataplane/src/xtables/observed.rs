@@ -99,6 +99,11 @@ impl Observed {
         })
     }
 
+    /// Whether rules lead to any service port.
+    pub(super) fn has_service_ports<S: Style>(&self, style: &S) -> bool {
+        self.shared_rules::<S>().any(|(_, rule)| style.leads(rule))
+    }
+
     /// A chain that all share must have these rules, in any order, and `last` behind them. With a `keeper`, other rules that lead
     /// to service ports stay.
     pub(super) fn compare_shared<S: Style>(
