@@ -24,7 +24,7 @@ use crate::localhost::{Choice, Localhost};
 use crate::relay::Relays;
 use crate::served::{Served, ServingSign};
 use crate::settings::{Setting, Values};
-use crate::upstream::{ChainSet, KnownChains};
+use crate::upstream::{ChainSet, IPTABLES_SECTION, KnownChains};
 use crate::{Dataplane, Leaving, Meddled};
 
 /// The bit of the packet mark that hides sources, as upstream has it.
@@ -69,9 +69,10 @@ pub trait ModeSpec: Sync {
         None
     }
 
-    /// Which sections of upstream's config file say the pace, and whose source is hidden.
+    /// Which sections of upstream's config file say the pace, and whose source is hidden. For modes that upstream does not have it is the
+    /// section of its default mode.
     fn sections(&self) -> Sections {
-        Sections { pace: self.name(), masquerade: self.name() }
+        Sections { pace: IPTABLES_SECTION, masquerade: IPTABLES_SECTION }
     }
 
     /// Whether these settings have rules of the mode serve node ports on 127.0.0.0/8.

@@ -15,7 +15,7 @@ use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
 use crate::mode::{
     Behaviour, Deployment, DriftSource, ForeignWrites, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest,
-    Opened, RenderRequest,
+    Opened, RenderRequest, Sections,
 };
 use crate::served::{Served, ServingSign};
 
@@ -43,6 +43,10 @@ impl ModeSpec for Spec {
 
     fn checks(&self) -> &'static [Check] {
         CHECKS
+    }
+
+    fn sections(&self) -> Sections {
+        Sections { pace: NAME, masquerade: NAME }
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {

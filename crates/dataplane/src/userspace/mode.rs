@@ -9,12 +9,12 @@ use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
     Behaviour, Deployment, DriftSource, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,
-    RenderRequest, Sections,
+    RenderRequest,
 };
 use crate::programs;
 use crate::relay;
 use crate::settings::{Commands, Field, Kind, Setting};
-use crate::upstream::{self, ChainSet};
+use crate::upstream::ChainSet;
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -73,11 +73,6 @@ impl ModeSpec for Spec {
 
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
-    }
-
-    /// Upstream has this mode no more: its files say the pace where the mode that followed it has it.
-    fn sections(&self) -> Sections {
-        Sections { pace: upstream::IPTABLES_SECTION, masquerade: upstream::IPTABLES_SECTION }
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {

@@ -1,5 +1,6 @@
 //! Our own metrics: what upstream does not count.
 
+use dataplane::ModeMetric;
 use dataplane::checks::Severity;
 use kernel::sysctl::{Sysctls, ThisMachine};
 
@@ -15,6 +16,9 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
     tracker(page);
     preconditions(page, scrape);
     loop_of(page, scrape);
+    for ModeMetric { name, help, value } in &scrape.counted.own {
+        page.family(&format!("portway_{name}"), Kind::Counter, help).sample(&[], value);
+    }
     traffic(page, scrape.traffic);
 }
 
