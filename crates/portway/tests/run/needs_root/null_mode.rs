@@ -51,7 +51,7 @@ fn root_its_field_of_the_config_file_is_read_and_checked() {
     assert_eq!(place.portway("status -o json").json()["null"]["label"], "told");
     drop(running);
     let refused = place.portway_from(&format!("run {}", config("NotALabel")));
-    refused.refused(2, &["nullMode.label", "must be up to 16 lower-case letters"]);
+    refused.refused(1, &["nullMode.label", "must be up to 16 lower-case letters"]);
 }
 
 #[test]
