@@ -267,7 +267,7 @@ impl Stage {
         if std::env::var_os("PORTWAY_OTHER").is_some() {
             let who = if self.is_others_turn { "the other version" } else { "this version" };
             let output = self.portways[node].output();
-            let synced = output.iter().find(|line| line.contains("operations="));
+            let synced = output.iter().find(|line| line.contains("portway is in sync"));
             eprintln!("{who} on {node}: {}", synced.map_or("no sync was told", String::as_str));
         }
     }
