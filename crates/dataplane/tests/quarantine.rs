@@ -83,6 +83,7 @@ fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follow() {
 
 #[test]
 fn after_a_restart_a_service_that_is_refused_at_once_is_still_served_by_what_the_process_before_left() {
+    let mut asked = BTreeSet::new();
     for mode in registry::MODES {
         let settings = ModeSettings::of(*mode);
         for mut first in mode.simulate(&settings) {
@@ -96,6 +97,7 @@ fn after_a_restart_a_service_that_is_refused_at_once_is_still_served_by_what_the
             if !is_served || !node.refuse(Some(ip(REFUSED))) {
                 continue;
             }
+            asked.insert(node.name());
             service(&mut small, "web", "10.96.0.1", &[REFUSED]);
             let synced = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
             assert_eq!(synced.refused.len(), 1, "{}: {synced:?}", node.name());
@@ -106,4 +108,6 @@ fn after_a_restart_a_service_that_is_refused_at_once_is_still_served_by_what_the
             assert!(lands_at(&ends(&mut *node, &small, REFUSED), "10.244.0.1"), "{}", node.name());
         }
     }
+    // nftables, and iptables by each program.
+    assert!(asked.len() >= 4, "{asked:?}");
 }

@@ -225,7 +225,7 @@ const KERNEL: &[Row] = &[
     of(
         "the kernel's refusal of one Service",
         [Better, Better, Better, Better],
-        "that one is withheld and reported; upstream's whole sync fails",
+        "that one stays as it was and is reported; upstream's whole sync fails",
         "root_userspace_names_the_service_that_no_port_is_left_for",
     ),
     of(

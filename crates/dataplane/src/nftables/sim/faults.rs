@@ -48,7 +48,7 @@ fn calls(node: &mut Node) -> [usize; 3] {
 }
 
 fn faults() -> impl Iterator<Item = Fault> {
-    // Refusals that would withhold a service port are in `tests/faults` of `portway`.
+    // Refusals that would quarantine a service port are in `tests/faults` of `portway`.
     let whole = [Error::Overrun, Error::Raced, Error::OutOfMemory, Error::NotPermitted].map(Answer::Error);
     let passing = [Answer::operation(0, libc::EBUSY), Answer::silence()];
     let refused = whole.into_iter().chain(passing).map(Fault::Refuse);
