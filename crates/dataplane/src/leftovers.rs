@@ -22,6 +22,16 @@ pub trait Leftovers: Send {
     /// A mode is in force, perhaps this one: removes what of this mode it replaces. Chains of iptables are gone by then.
     fn take_over(&mut self, serving: &mut Serving<'_>, done: &mut TakenOver) -> Result<(), String>;
 
+    /// Takes back settings of the kernel that a previous process made for this mode, unless `serving` needs them; all of them without
+    /// one. Returns what was done.
+    fn restore_settings(
+        &mut self,
+        _serving: Option<&ModeSettings>,
+        _run_dir: &Path,
+    ) -> Result<Option<&'static str>, OpenError> {
+        Ok(None)
+    }
+
     /// Removes everything that this mode has ever written, in any version, and nothing else.
     fn clean_up(&mut self, request: &CleanupRequest) -> Result<CleanedUp, OpenError>;
 
@@ -116,6 +126,16 @@ impl AllLeftovers {
         }
         Ok(done)
     }
+}
+
+/// Takes back settings of the kernel that previous processes made for these modes, unless `serving` needs them. Returns what was done.
+pub fn restore_settings(
+    modes: &[Mode],
+    serving: Option<&ModeSettings>,
+    run_dir: &Path,
+) -> Result<Vec<&'static str>, OpenError> {
+    let restored = modes.iter().map(|mode| mode.leftovers().restore_settings(serving, run_dir).transpose());
+    restored.flatten().collect()
 }
 
 /// Removes chains of iptables that no mode in force has.

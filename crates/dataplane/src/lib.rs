@@ -47,7 +47,8 @@ pub use mode::{
 /// A mode.
 pub trait Dataplane {
     /// Brings the kernel from whatever it holds to `desired`. Idempotent: a second call writes nothing.
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError>;
+    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<&ServicePortIds>)
+    -> Result<Synced, SyncError>;
 
     /// Deletes what earlier syncs left behind for packets that were on their way.
     fn settle(&mut self) -> Result<Synced, SyncError>;
@@ -88,7 +89,11 @@ pub trait Dataplane {
 }
 
 impl<D: Dataplane + ?Sized> Dataplane for Box<D> {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         (**self).sync(desired, scope)
     }
 
@@ -155,14 +160,39 @@ impl Carried {
 }
 
 /// What may be different from the last sync.
-#[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
+///
+/// The service ports are owned where a scope is kept, and borrowed where it is asked for ([`Scope::as_ref`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<Ids = ServicePortIds> {
     /// Everything: the kernel is read and compared.
     Everything,
-    /// The same, while not all that should be there is known yet: what nobody asks for stays.
+    /// The same, while not all that should be there is known yet: what no Service asks for stays.
     AllThatIsKnown,
-    /// These service ports, and what the table says of the node. The kernel is believed to be as the last sync left it.
-    Changed(&'a BTreeSet<ServicePortId>),
+    /// These service ports, and what the table says of the node. The kernel is assumed to be as the last sync left it.
+    Changed(Ids),
+}
+
+/// Service ports by their ids.
+pub type ServicePortIds = BTreeSet<ServicePortId>;
+
+impl<Ids> Scope<Ids> {
+    pub fn as_ref(&self) -> Scope<&Ids> {
+        match self {
+            Self::Everything => Scope::Everything,
+            Self::AllThatIsKnown => Scope::AllThatIsKnown,
+            Self::Changed(ids) => Scope::Changed(ids),
+        }
+    }
+
+    /// Whether the kernel is compared with everything.
+    pub fn is_full(&self) -> bool {
+        !matches!(self, Self::Changed(_))
+    }
+
+    /// Whether what no Service asks for stays.
+    pub fn keeps_leftovers(&self) -> bool {
+        matches!(self, Self::AllThatIsKnown)
+    }
 }
 
 /// Somebody else may have changed what is ours in the kernel.

@@ -18,7 +18,7 @@ use model::{
 };
 
 use crate::relay::{At, Listener, ListenerId, Purpose, Relays};
-use crate::{Carried, Counted, Dataplane, Leaving, Scope, SyncError, Synced};
+use crate::{Carried, Counted, Dataplane, Leaving, Scope, ServicePortIds, SyncError, Synced};
 
 /// A mode, and its node ports on localhost.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<D, R: Relays> Localhost<D, R> {
     }
 
     /// Opens and closes listeners; tells what could not be opened.
-    fn listen(&mut self, desired: &ForwardingTable, scope: Scope<'_>, synced: &mut Synced) {
+    fn listen(&mut self, desired: &ForwardingTable, scope: Scope<&ServicePortIds>, synced: &mut Synced) {
         let covered = self.covered(desired);
         let is_same = covered == self.covered;
         self.covered = covered;
@@ -61,8 +61,8 @@ impl<D, R: Relays> Localhost<D, R> {
             Scope::Changed(ids) if is_same => ids.clone(),
             _ => desired.ports().map(|port| port.id().clone()).collect(),
         };
-        if !(is_same && matches!(scope, Scope::Changed(_))) {
-            self.close_others(&ids, matches!(scope, Scope::AllThatIsKnown));
+        if !is_same || scope.is_full() {
+            self.close_others(&ids, scope.keeps_leftovers());
         }
         let wanted: Vec<_> = ids.iter().flat_map(|id| self.wanted_for(desired, id)).collect();
         // A node port may come from another Service: who goes makes room before who comes.
@@ -147,7 +147,11 @@ fn address(family: Family) -> IpAddr {
 
 impl<D: Dataplane, R: Relays> Dataplane for Localhost<D, R> {
     /// The rules first: what goes wrong with a listener concerns one node port on one address.
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         let result = self.mode.sync(desired, scope);
         let mut synced = result.as_ref().cloned().unwrap_or_default();
         self.listen(desired, scope, &mut synced);
@@ -199,7 +203,7 @@ mod tests {
     }
 
     impl Dataplane for Noting {
-        fn sync(&mut self, _: &ForwardingTable, _: Scope<'_>) -> Result<Synced, SyncError> {
+        fn sync(&mut self, _: &ForwardingTable, _: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
             Ok(Synced::default())
         }
 

@@ -111,16 +111,6 @@ pub trait ModeSpec: Sync {
         None
     }
 
-    /// Takes back settings of the kernel that a previous process made for this mode, unless `serving` needs them; all of them without
-    /// one. Returns what was done.
-    fn restore_settings(
-        &self,
-        _serving: Option<&ModeSettings>,
-        _run_dir: &Path,
-    ) -> Result<Option<&'static str>, OpenError> {
-        Ok(None)
-    }
-
     /// What the mode leaves in a kernel, found and removed.
     fn leftovers(&self) -> Box<dyn Leftovers>;
 

@@ -111,6 +111,16 @@ impl Accepted {
         self.before.clear();
     }
 
+    /// As it is written now.
+    pub(crate) fn now(&self, id: &ServicePortId) -> Option<&Arc<ServicePort>> {
+        self.now.get(id)
+    }
+
+    /// All that are written now, in the order of their ids.
+    pub(crate) fn all_now(&self) -> impl Iterator<Item = (&ServicePortId, &Arc<ServicePort>)> {
+        self.now.iter()
+    }
+
     pub(crate) fn before(&self, id: &ServicePortId) -> Option<&ServicePort> {
         self.before.get(id)?.as_deref()
     }

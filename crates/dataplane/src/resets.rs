@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use kernel::conntrack::Tuple;
 use kernel::nft::{
-    Chain, ChainKind, Element, Error, Family, Field, Flags, Hook, HookPoint, Kernel, Match, Operation,
-    Policy, Protocol, Reject, Rule, Selector, Set, Statement, Transaction, Value,
+    Chain, ChainKind, Element, Error, Family, Field, Flags, Hook, HookPoint, Kernel, Match, Netlink,
+    Operation, Policy, Protocol, Reject, Rule, Selector, Set, Statement, Transaction, Value,
 };
 
 /// The name of the table.
@@ -51,6 +51,12 @@ pub fn add<K: Kernel>(kernel: &mut K, connections: &[Tuple]) -> Result<(), Error
         }
     }
     Ok(())
+}
+
+/// Removes the table from this host's kernel. One without `nf_tables` has none.
+pub fn clean_up() -> Result<(), Error> {
+    let Ok(mut nft) = Netlink::open() else { return Ok(()) };
+    remove(&mut nft).map(drop)
 }
 
 /// Removes the table, if it is there. Whether it was.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use dataplane::localhost::{Choice, Localhost};
-use dataplane::{Dataplane, Scope, SyncError, Synced, relay};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced, relay};
 use model::fate::{Loopback, Payload, Promises};
 use model::{Family, Fate, ForwardingTable, Frontend, NodePortAddress, Packet, Protocol};
 use world::World;
@@ -114,7 +114,7 @@ fn kind(fate: &Fate) -> &'static str {
 struct NoRules;
 
 impl Dataplane for NoRules {
-    fn sync(&mut self, _: &ForwardingTable, _: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(&mut self, _: &ForwardingTable, _: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
         Ok(Synced::default())
     }
 

@@ -112,14 +112,6 @@ impl ModeSpec for Spec {
         Some(&leftovers::CHAINS)
     }
 
-    fn restore_settings(
-        &self,
-        serving: Option<&ModeSettings>,
-        run_dir: &Path,
-    ) -> Result<Option<&'static str>, OpenError> {
-        if serving.is_some_and(has_localnet) { Ok(None) } else { Localnet::new(run_dir).close() }
-    }
-
     fn leftovers(&self) -> Box<dyn Leftovers> {
         Box::new(ChainsAndLocalnet)
     }
@@ -190,6 +182,14 @@ pub(super) fn options(settings: &ModeSettings) -> Options {
 struct ChainsAndLocalnet;
 
 impl Leftovers for ChainsAndLocalnet {
+    fn restore_settings(
+        &mut self,
+        serving: Option<&ModeSettings>,
+        run_dir: &Path,
+    ) -> Result<Option<&'static str>, OpenError> {
+        if serving.is_some_and(has_localnet) { Ok(None) } else { Localnet::new(run_dir).close() }
+    }
+
     fn take_over(&mut self, serving: &mut Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
         done.stays.extend((!has_localnet(serving.settings)).then(localnet::stays).flatten());
         Ok(())

@@ -9,7 +9,7 @@ use super::localnet::Localnet;
 use super::packets::{Look, PacketCounts};
 use crate::programs;
 use crate::xtables::Families;
-use crate::{Counted, Dataplane, Scope, SyncError, Synced};
+use crate::{Counted, Dataplane, Scope, ServicePortIds, SyncError, Synced};
 
 /// The connection tracker takes no packet for invalid that is outside of TCP's window.
 const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
@@ -63,8 +63,12 @@ impl<X: Xtables, S: Sysctls> Iptables<X, S> {
 }
 
 impl<X: Xtables, S: Sysctls + Send> Dataplane for Iptables<X, S> {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
-        let is_full = !matches!(scope, Scope::Changed(_));
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
+        let is_full = scope.is_full();
         let mut synced = Synced { was_full: is_full, ..Synced::default() };
         if is_full {
             synced.settings.extend(self.read_settings());

@@ -28,7 +28,7 @@ use crate::programs;
 use crate::quarantine::Quarantine;
 use crate::upstream::KnownChains;
 use crate::xtables::Families;
-use crate::{Carried, Dataplane, Leaving, Scope, SyncError, Synced};
+use crate::{Carried, Dataplane, Leaving, Scope, ServicePortIds, SyncError, Synced};
 
 /// A sync takes out what the kernel refuses and goes through the rest again, at most so often. One pass is enough for all that is refused
 /// by itself.
@@ -114,12 +114,12 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     fn try_sync(
         &mut self,
         desired: &ForwardingTable,
-        scope: Scope<'_>,
+        scope: Scope<&ServicePortIds>,
         synced: &mut Synced,
     ) -> Result<(), SyncError> {
-        if !matches!(scope, Scope::Changed(_)) {
+        if scope.is_full() {
             self.wanted.quarantine = Quarantine::default();
-            self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
+            self.keeps_leftovers = scope.keeps_leftovers();
         }
         for pass in 1.. {
             let (trouble, is_fresh) = match scope {
@@ -223,7 +223,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         &mut self,
         desired: &ForwardingTable,
         delta: &Delta,
-        scope: Scope<'_>,
+        scope: Scope<&ServicePortIds>,
         synced: &mut Synced,
     ) -> Result<Vec<Trouble>, SyncError> {
         let plan = self.plan(delta);
@@ -354,7 +354,11 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
 }
 
 impl<X: Xtables, D: Doors> Dataplane for Ipvs<X, D> {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         let mut synced = Synced::default();
         // After an error nothing is known.
         self.try_sync(desired, scope, &mut synced).inspect_err(|_| self.node = None)?;

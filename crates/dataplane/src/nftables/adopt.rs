@@ -17,30 +17,16 @@ use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
-use super::family::{Failure, FamilyState, all_ids};
+use super::desired::{Desired, all_ids};
+use super::family::{Failure, FamilyState, Knowledge};
 use super::is_ours;
 use super::layout::{BESIDE, MARK_OF_OURS, TABLE, table_comment};
+use super::numbers::Numbers;
 use super::observed::{Observed, Stranger};
-use super::plan::Plan;
-use crate::{Scope, Synced};
+use crate::Synced;
 
 /// A cold start writes this many service ports in one transaction: the kernel and we need memory for one chunk only.
 const CHUNK: usize = 1_000;
-
-/// What becomes of that which is in the kernel and which nobody asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leftovers {
-    /// It goes.
-    Remove,
-    /// It stays: somebody may ask for it of whom nothing is known yet.
-    Keep,
-}
-
-impl Leftovers {
-    pub(super) fn of(scope: Scope<'_>) -> Self {
-        if matches!(scope, Scope::AllThatIsKnown) { Self::Keep } else { Self::Remove }
-    }
-}
 
 /// The leftovers that stay.
 #[derive(Clone, Debug)]
@@ -66,26 +52,21 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        leftovers: Leftovers,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         synced.was_full = true;
-        self.asked = leftovers;
         let family = self.family;
         match kernel.list(family, TABLE)?.map(Observed::of_our_layout) {
             None => self.cold_start(kernel, desired, synced)?,
-            Some(Ok(observed)) => match self.compare(&observed, desired, leftovers) {
+            Some(Ok(observed)) => match self.compare(&observed, desired) {
                 Some(transaction) => {
-                    let found = match leftovers {
-                        Leftovers::Remove => &mut synced.left_behind,
-                        Leftovers::Keep => &mut synced.kept,
-                    };
+                    let found = if self.keeps_leftovers { &mut synced.kept } else { &mut synced.left_behind };
                     found.extend(observed.left_behind(desired));
                     self.run(kernel, transaction, synced)?;
                 }
                 None => self.replace(kernel, desired, &observed.doors(), synced)?,
             },
-            Some(Err(stranger)) if leftovers == Leftovers::Keep => {
+            Some(Err(stranger)) if self.keeps_leftovers => {
                 synced.waits.push(format!(
                     "table {} {TABLE} {stranger} stays until all sources are read",
                     family_name(family)
@@ -97,7 +78,7 @@ impl FamilyState {
                 synced.replaced.push(format!("table {} {TABLE} {stranger}", family_name(family)));
             }
         }
-        self.is_known = true;
+        self.knowledge = Knowledge::Current;
         self.remove_beside(kernel, synced)
     }
 
@@ -109,31 +90,26 @@ impl FamilyState {
     ) -> Result<Transaction, Error> {
         let listed = kernel.list(self.family, TABLE)?;
         let observed = listed.and_then(|listed| Observed::of_our_layout(listed).ok());
-        let compared = observed.and_then(|observed| self.compare(&observed, desired, Leftovers::Remove));
+        let compared = observed.and_then(|observed| self.compare(&observed, desired));
         Ok(compared.unwrap_or_else(|| self.whole(desired)))
     }
 
     /// What is different; `None` where only another table helps.
-    fn compare(
-        &mut self,
-        observed: &Observed,
-        desired: &ForwardingTable,
-        leftovers: Leftovers,
-    ) -> Option<Transaction> {
+    fn compare(&mut self, observed: &Observed, desired: &ForwardingTable) -> Option<Transaction> {
         self.forget();
-        let kept = Kept { all: leftovers == Leftovers::Keep, of: self.frontends_of_unknown_prior(desired) };
+        let kept = Kept { all: self.keeps_leftovers, of: self.frontends_of_unknown_prior(desired) };
         self.has_leftovers = kept.is_any();
-        observed.teach(desired, &kept, &mut self.numbers);
-        self.believe(desired);
-        if !observed.has_hooks_of(&self.chains) {
+        let mut numbers = Numbers::default();
+        observed.adopt_ids(desired, &kept, &mut numbers);
+        let accepted = std::mem::take(&mut self.desired.accepted);
+        self.desired = Desired::of(&self.inputs(desired), numbers, accepted);
+        if !observed.has_hooks_of(self.desired.chains()) {
             return None;
         }
-        let mut plan = Plan::default();
-        observed.compare_chains(&self.chains, &kept, &mut plan);
-        observed.compare_elements(&self.all_elements(), &kept, &mut plan);
+        let plan = observed.plan_to(&self.desired, &kept);
         let mut transaction = self.transaction();
         transaction.extend(observed.missing_sets().map(|set| Operation::AddSet(set.definition())));
-        plan.write(&mut transaction, &mut self.doomed);
+        plan.write(&mut transaction, &mut self.pending);
         Some(transaction)
     }
 
@@ -146,15 +122,15 @@ impl FamilyState {
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         let mut transaction = self.empty_table();
-        transaction.extend(self.follow(desired, std::iter::empty()).operations);
+        transaction.extend(self.apply(desired, std::iter::empty()).operations);
         self.run_without_doors(kernel, transaction, synced)?;
         let ids: Vec<ServicePortId> = all_ids(desired).collect();
         for chunk in ids.chunks(CHUNK) {
-            let transaction = self.follow(desired, chunk.iter().cloned());
+            let transaction = self.apply(desired, chunk.iter().cloned());
             self.run_without_doors(kernel, transaction, synced)?;
         }
         let mut doors = self.transaction();
-        for (chain, rules) in self.chains.values().filter(|(chain, _)| chain.base.is_some()) {
+        for (chain, rules) in self.desired.chains().values().filter(|(chain, _)| chain.base.is_some()) {
             doors.push(Operation::AddChain(chain.clone()));
             doors.extend(rules.iter().cloned().map(Operation::AddRule));
         }
@@ -167,7 +143,8 @@ impl FamilyState {
         mut transaction: Transaction,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
-        let is_door = |name: &Name| self.chains.get(name).is_some_and(|(chain, _)| chain.base.is_some());
+        let is_door =
+            |name: &Name| self.desired.chains().get(name).is_some_and(|(chain, _)| chain.base.is_some());
         transaction.operations.retain(|operation| match operation {
             Operation::AddChain(chain) => chain.base.is_none(),
             Operation::AddRule(rule) => !is_door(&rule.chain),

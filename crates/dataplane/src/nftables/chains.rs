@@ -46,7 +46,7 @@ pub(super) type Chains = BTreeMap<Name, (Chain, Vec<Rule>)>;
 
 /// What decides the rules beside the classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ground {
+pub(super) struct BaseRules {
     family: Family,
     masquerade_mark: u32,
     drops_stray_replies: bool,
@@ -58,7 +58,7 @@ pub(super) struct Ground {
     localhost_listens: bool,
 }
 
-impl Ground {
+impl BaseRules {
     pub(super) fn of(node: &NodeView, family: Family, options: &Options) -> Self {
         let entries = node.node_port_addresses(family, options.promises.default_node_port_addresses);
         let own =
@@ -114,8 +114,8 @@ fn loopback(family: Family) -> Prefix {
 }
 
 /// Every chain that these classes need.
-pub(super) fn render<'a>(ground: &Ground, classes: impl Iterator<Item = &'a (Door, Class)>) -> Chains {
-    let mut writer = Writer { ground, chains: Chains::new() };
+pub(super) fn render<'a>(base: &BaseRules, classes: impl Iterator<Item = &'a (Door, Class)>) -> Chains {
+    let mut writer = Writer { base, chains: Chains::new() };
     writer.fixed();
     for (door, class) in classes {
         if let Class::Forward(forward) = class {
@@ -126,7 +126,7 @@ pub(super) fn render<'a>(ground: &Ground, classes: impl Iterator<Item = &'a (Doo
 }
 
 struct Writer<'a> {
-    ground: &'a Ground,
+    base: &'a BaseRules,
     chains: Chains,
 }
 
@@ -141,7 +141,7 @@ impl Writer<'_> {
         let output = [self.ask_localhost(), vec![Statement::jump(ROUTE)]];
         self.chain(base("nat-output", HookPoint::Output, DSTNAT), output);
         self.chain(base("nat-postrouting", HookPoint::Postrouting, SRCNAT), self.postrouting());
-        if self.ground.drops_stray_replies {
+        if self.base.drops_stray_replies {
             self.chain(base_filter(STRAY_REPLIES, HookPoint::Prerouting, MANGLE), [drop_stray_reply()]);
         }
         self.chain(Chain::new(ROUTE), self.route());
@@ -154,10 +154,10 @@ impl Writer<'_> {
 
     /// What this host sends to loopback addresses and no listener of ours takes is counted, if it is for a node port.
     fn ask_localhost(&self) -> Vec<Statement> {
-        let prefix = loopback(self.ground.family);
+        let prefix = loopback(self.base.family);
         let mut rule =
             vec![Statement::Match(Match::InPrefix { side: Side::Destination, prefix, not: false })];
-        if self.ground.localhost_listens {
+        if self.base.localhost_listens {
             rule.push(Statement::Match(Match::Protocol(Protocol::SCTP)));
         }
         rule.push(Statement::jump(LOCALHOST));
@@ -165,7 +165,7 @@ impl Writer<'_> {
     }
 
     fn postrouting(&self) -> Vec<Vec<Statement>> {
-        let mark = self.ground.masquerade_mark;
+        let mark = self.base.masquerade_mark;
         let hairpin = in_set(vec![Selector::Source, Selector::Destination], SetId::Hairpins);
         vec![
             vec![
@@ -189,7 +189,7 @@ impl Writer<'_> {
         let not_allowed =
             Match::InSet { key: with_source, set: SetId::AllowedSources.name().into(), not: true };
         let mut at_node_address: Vec<_> =
-            self.ground.at_node_address.iter().cloned().map(Statement::Match).collect();
+            self.base.at_node_address.iter().cloned().map(Statement::Match).collect();
         // A jump: an address of this host may be a cluster IP too, whose undefined ports are refused.
         at_node_address.push(Statement::jump(ROUTE_NODE_PORT));
         vec![
@@ -225,7 +225,7 @@ impl Writer<'_> {
     }
 
     fn not_pod(&self) -> Vec<Statement> {
-        self.ground.not_pod.iter().cloned().map(Statement::Match).collect()
+        self.base.not_pod.iter().cloned().map(Statement::Match).collect()
     }
 
     fn class(&mut self, door: Door, forward: Forward) {
@@ -250,7 +250,7 @@ impl Writer<'_> {
 
     /// The rule that hides sources, if some are hidden.
     fn mark(&self, masquerade: Masquerade) -> Option<Vec<Statement>> {
-        let mark = Statement::SetMark(Bits::Or(self.ground.masquerade_mark));
+        let mark = Statement::SetMark(Bits::Or(self.base.masquerade_mark));
         let mut rule = match masquerade {
             Masquerade::Nobody => return None,
             Masquerade::Everybody => Vec::new(),

@@ -29,6 +29,14 @@ impl Counts {
         self.hairpins.remove(&needs.hairpins);
         self.reply_sources.remove(&needs.reply_sources);
     }
+
+    /// What appeared or went until now is no news.
+    pub(super) fn forget_touched(&mut self) {
+        self.classes.forget_touched();
+        self.cluster_addresses.forget_touched();
+        self.hairpins.forget_touched();
+        self.reply_sources.forget_touched();
+    }
 }
 
 /// How often each `T` is needed, and which of them appeared or went since the last look.
@@ -65,6 +73,10 @@ impl<T: Ord + Copy> Count<T> {
                 self.touched.entry(*thing).or_insert(true);
             }
         }
+    }
+
+    fn forget_touched(&mut self) {
+        self.touched.clear();
     }
 
     /// Everything that is needed.

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use kernel::nft::{Error, Operation, Transaction};
 use model::{ServicePort, ServicePortId};
 
+use super::desired::address;
 use super::elements;
 use super::family::FamilyState;
-use super::follow::address;
 use super::layout::SetId;
 use super::plan::{ElementKey, key_of};
 
@@ -39,12 +39,12 @@ impl FamilyState {
     /// owner.
     pub(super) fn owner(&self, culprit: &Culprit) -> Option<ServicePortId> {
         let owns_all = |port: &ServicePort| {
-            let needs = elements::of(port, self.family, &self.numbers);
+            let needs = elements::of(port, self.family, &self.desired.numbers);
             let addresses = needs.cluster_addresses.iter().map(|ip| address(SetId::ClusterAddresses, *ip));
             let own: BTreeSet<ElementKey> =
                 needs.own.into_iter().chain(addresses).map(|(set, element)| key_of(set, &element)).collect();
             culprit.0.iter().all(|key| own.contains(key))
         };
-        self.ports.values().find(|port| owns_all(port)).map(|port| port.id().clone())
+        self.desired.ports().find(|port| owns_all(port)).map(|port| port.id().clone())
     }
 }

@@ -2,51 +2,44 @@
 //!
 //! A service port that the kernel refuses is quarantined: it stays as it was, and all others are written without it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use kernel::nft::{Error, Kernel, Name, Operation, Transaction};
 use model::{Family, ForwardingTable, Frontend, ServicePort, ServicePortId};
 
-use super::adopt::Leftovers;
-use super::chains::{Chains, Ground};
-use super::counts::Counts;
 use super::culprit::Culprit;
+use super::desired::{Desired, Inputs, all_ids};
 use super::layout::{SetId, TABLE, table_comment};
-use super::numbers::Numbers;
-use super::plan::Doomed;
-use super::{News, Options, count_operations};
-use crate::Synced;
+use super::plan::PendingDeletes;
+use super::{Options, count_operations};
 use crate::quarantine::{self, Quarantine};
+use crate::{Scope, ServicePortIds, Synced};
 
 /// What the kernel holds, as far as we know.
 #[derive(Clone, Debug)]
 pub(super) struct FamilyState {
     pub(super) family: Family,
     pub(super) options: Options,
-    /// Whether the rest is true. If not, the kernel must be read.
-    pub(super) is_known: bool,
-    pub(super) ports: BTreeMap<ServicePortId, Arc<ServicePort>>,
-    /// How the kernel last took the service ports that were followed since, as far as that is known.
-    pub(super) before: BTreeMap<ServicePortId, Option<Arc<ServicePort>>>,
+    pub(super) knowledge: Knowledge,
+    pub(super) desired: Desired,
     pub(super) quarantine: Quarantine,
-    /// Some kernel was once as we believed.
-    was_known: bool,
     /// Service ports that were quarantined before anything was known of them: what the kernel holds of a previous process stays.
     unknown_prior: BTreeSet<ServicePortId>,
-    /// The kernel may hold what nobody asks for.
+    /// The kernel may hold what no Service asks for.
     pub(super) has_leftovers: bool,
-    /// Leftovers are kept while not all Services are known; what looks like an unallocated address may then be one of theirs.
-    pub(super) asked: Leftovers,
-    pub(super) numbers: Numbers,
-    pub(super) counts: Counts,
-    pub(super) ground: Option<Ground>,
-    pub(super) chains: Chains,
-    pub(super) service_networks: BTreeSet<model::net::IpNet>,
-    pub(super) left_alone: BTreeSet<IpAddr>,
-    pub(super) bare: BTreeSet<IpAddr>,
-    pub(super) doomed: Doomed,
+    /// Not all that is desired is known, so what no Service asks for stays.
+    pub(super) keeps_leftovers: bool,
+    pub(super) pending: PendingDeletes,
+}
+
+/// Whether the kernel is as [`FamilyState`] says. If not, it must be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// It never was.
+    Never,
+    /// It was.
+    Lost,
+    Current,
 }
 
 /// Why a transaction was not applied, and which element was to blame, where it was one.
@@ -73,36 +66,30 @@ impl FamilyState {
         Self {
             family,
             options,
-            is_known: false,
-            ports: BTreeMap::new(),
-            before: BTreeMap::new(),
+            knowledge: Knowledge::Never,
+            desired: Desired::nothing(family),
             quarantine: Quarantine::default(),
-            was_known: false,
             unknown_prior: BTreeSet::new(),
             has_leftovers: false,
-            asked: Leftovers::Remove,
-            numbers: Numbers::default(),
-            counts: Counts::default(),
-            ground: None,
-            chains: Chains::new(),
-            service_networks: BTreeSet::new(),
-            left_alone: BTreeSet::new(),
-            bare: BTreeSet::new(),
-            doomed: Doomed::default(),
+            keeps_leftovers: false,
+            pending: PendingDeletes::default(),
         }
     }
 
     /// Nothing is known any more, except how the service ports were.
     pub(super) fn forget(&mut self) {
-        let mut before = std::mem::take(&mut self.before);
-        for (id, port) in std::mem::take(&mut self.ports) {
-            before.entry(id).or_insert(Some(port));
+        self.desired.forget();
+        self.pending = PendingDeletes::default();
+        self.has_leftovers = false;
+        if self.knowledge == Knowledge::Current {
+            self.knowledge = Knowledge::Lost;
         }
-        let quarantine = std::mem::take(&mut self.quarantine);
-        let unknown_prior = std::mem::take(&mut self.unknown_prior);
-        let (was_known, asked) = (self.was_known, self.asked);
-        let fresh = Self::new(self.family, self.options);
-        *self = Self { before, quarantine, was_known, unknown_prior, asked, ..fresh };
+    }
+
+    /// What its elements and chains follow from.
+    pub(super) fn inputs<'a>(&'a self, table: &'a ForwardingTable) -> Inputs<'a> {
+        let Self { family, options, quarantine, keeps_leftovers, .. } = self;
+        Inputs { table, family: *family, options, quarantine, keeps_leftovers: *keeps_leftovers }
     }
 
     /// The frontends of those that are quarantined, and of which it was never known how they were.
@@ -112,35 +99,37 @@ impl FamilyState {
     }
 
     pub(super) fn is_unsettled(&self) -> bool {
-        !self.doomed.is_empty()
+        !self.pending.is_empty()
     }
 
-    /// Brings the kernel to `desired`. After an error nothing is known, and the next sync reads the kernel.
+    /// Brings the kernel to `desired`. After an error nothing is known, and the next sync reads the kernel. `is_untouched`: no other
+    /// program has written to the kernel since the last full sync, which asked for the same.
     pub(super) fn sync<K: Kernel>(
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        (news, leftovers): (News<'_>, Leftovers),
+        scope: Scope<&ServicePortIds>,
+        is_untouched: bool,
         synced: &mut Synced,
     ) -> Result<(), Error> {
-        let news = match news {
-            News::Unknown if self.has_leftovers => News::AlsoInTheKernel,
-            news => news,
-        };
-        let mut is_read = !self.is_known || matches!(news, News::AlsoInTheKernel);
-        let mut result = match news {
-            News::Of(ids) if self.is_known => self.sync_changed(kernel, desired, ids, synced),
-            News::Unknown if self.is_known => {
+        if scope.is_full() {
+            self.keeps_leftovers = scope.keeps_leftovers();
+        }
+        let may_differ = scope.is_full() && (!is_untouched || self.has_leftovers);
+        let mut is_read = self.knowledge != Knowledge::Current || may_differ;
+        let mut result = match scope {
+            _ if is_read => {
+                self.quarantine = Quarantine::default();
+                self.sync_everything(kernel, desired, synced)
+            }
+            Scope::Changed(ids) => self.sync_changed(kernel, desired, ids, synced),
+            Scope::Everything | Scope::AllThatIsKnown => {
                 let ids = self.outdated(desired);
                 self.sync_changed(kernel, desired, &ids, synced)
             }
-            News::Of(_) | News::Unknown | News::AlsoInTheKernel => {
-                self.quarantine = Quarantine::default();
-                self.sync_everything(kernel, desired, leftovers, synced)
-            }
         };
         while let Err(failure) = result {
-            // Without a fresh read it may be the kernel that is not as we believe, and no service port is to blame.
+            // Without a fresh read it may be the kernel that is not as we assume, and no service port is to blame.
             let can_go_on =
                 if is_read { self.quarantine_owner(desired, &failure) } else { failure.is_lasting() };
             self.forget();
@@ -148,9 +137,8 @@ impl FamilyState {
                 return Err(*failure.error);
             }
             is_read = true;
-            result = self.sync_everything(kernel, desired, leftovers, synced);
+            result = self.sync_everything(kernel, desired, synced);
         }
-        self.was_known |= self.is_known;
         self.unknown_prior.retain(|id| self.quarantine.contains(id));
         synced.refused.extend(self.quarantine.reasons());
         Ok(())
@@ -159,13 +147,13 @@ impl FamilyState {
     /// Deletes what waited: elements, then chains that they led to.
     pub(super) fn settle<K: Kernel>(&mut self, kernel: &mut K) -> Result<usize, Error> {
         let mut elements = self.transaction();
-        self.doomed.write_elements(&mut elements);
+        self.pending.write_elements(&mut elements);
         kernel.run(&elements)?;
-        self.doomed.forget_elements();
+        self.pending.forget_elements();
         let mut chains = self.transaction();
-        self.doomed.write_chains(&mut chains);
+        self.pending.write_chains(&mut chains);
         match kernel.run(&chains) {
-            Ok(()) => self.doomed.forget_chains(),
+            Ok(()) => self.pending.forget_chains(),
             // Kernels before 6.2 learn only some time after an element is gone that its chain is free.
             Err(Error::Refused { refusal, .. }) if refusal.errno.0 == libc::EBUSY => {
                 return Ok(count_operations(&elements));
@@ -177,23 +165,38 @@ impl FamilyState {
 
     /// Adds to `transaction` what waits for its deletion.
     pub(super) fn add_deletions(&self, transaction: &mut Transaction) {
-        self.doomed.write_elements(transaction);
-        self.doomed.write_chains(transaction);
+        self.pending.write_elements(transaction);
+        self.pending.write_chains(transaction);
     }
 
     /// The whole table, for an empty kernel.
     pub(super) fn whole(&mut self, desired: &ForwardingTable) -> Transaction {
         let mut transaction = self.empty_table();
-        transaction.extend(self.follow(desired, all_ids(desired)).operations);
+        transaction.extend(self.apply(desired, all_ids(desired)).operations);
+        transaction
+    }
+
+    /// Applies what has changed. Returns what must be written now; what must go later is pending.
+    pub(super) fn apply(
+        &mut self,
+        desired: &ForwardingTable,
+        ids: impl IntoIterator<Item = ServicePortId>,
+    ) -> Transaction {
+        let mut next = std::mem::replace(&mut self.desired, Desired::nothing(self.family));
+        let plan = next.apply(&self.inputs(desired), ids);
+        self.desired = next;
+        let mut transaction = self.transaction();
+        plan.write(&mut transaction, &mut self.pending);
         transaction
     }
 
     /// Service ports that are not as the kernel has them, or that it refused.
-    fn outdated(&self, desired: &ForwardingTable) -> BTreeSet<ServicePortId> {
+    fn outdated(&self, desired: &ForwardingTable) -> ServicePortIds {
         let is_here =
             |port: &ServicePort| port.routes.iter().any(|route| route.frontend.family() == self.family);
-        let new = desired.ports().filter(|port| is_here(port) && self.ports.get(port.id()) != Some(port));
-        let gone = self.ports.keys().filter(|id| desired.port(id).is_none());
+        let accepted = &self.desired.accepted;
+        let new = desired.ports().filter(|port| is_here(port) && accepted.now(port.id()) != Some(port));
+        let gone = self.desired.ports().map(|port| port.id()).filter(|id| desired.port(id).is_none());
         let refused = self.quarantine.ids();
         new.map(|port| port.id()).chain(gone).chain(refused).cloned().collect()
     }
@@ -202,13 +205,13 @@ impl FamilyState {
         &mut self,
         kernel: &mut K,
         desired: &ForwardingTable,
-        ids: &BTreeSet<ServicePortId>,
+        ids: &ServicePortIds,
         synced: &mut Synced,
     ) -> Result<(), Failure> {
         for id in ids {
             self.quarantine.release(id);
         }
-        let transaction = self.follow(desired, ids.iter().cloned());
+        let transaction = self.apply(desired, ids.iter().cloned());
         self.run(kernel, transaction, synced)
     }
 
@@ -226,7 +229,7 @@ impl FamilyState {
             }
             synced.operations += count_operations(&step);
         }
-        self.before.clear();
+        self.desired.accepted.accept();
         Ok(())
     }
 
@@ -249,11 +252,10 @@ impl FamilyState {
         let Some(id) = owner.filter(|id| self.quarantine.contains(id) || !self.quarantine.is_full()) else {
             return false;
         };
-        let before = self.before.get(&id).cloned().flatten();
-        if !self.was_known {
+        if self.knowledge == Knowledge::Never {
             self.unknown_prior.insert(id.clone());
         }
-        self.quarantine.add(desired, &id, before.as_deref(), failure.error.to_string())
+        self.quarantine.add(desired, &id, self.desired.accepted.before(&id), failure.error.to_string())
     }
 }
 
@@ -288,8 +290,4 @@ fn new_chains(transaction: &Transaction) -> BTreeSet<Name> {
         }
     }
     added.difference(&emptied).cloned().collect()
-}
-
-pub(super) fn all_ids(desired: &ForwardingTable) -> impl Iterator<Item = ServicePortId> {
-    desired.ports().map(|port| port.id().clone())
 }

@@ -10,10 +10,10 @@ mod chains;
 mod class;
 mod counts;
 mod culprit;
+mod desired;
 mod elements;
 mod families;
 mod family;
-mod follow;
 mod layout;
 mod meddling;
 mod mode;
@@ -25,10 +25,8 @@ mod plan;
 pub mod sim;
 mod tracked;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use adopt::Leftovers;
 use family::FamilyState;
 use kernel::nft::family_name;
 use kernel::nft::{Error, Kernel, Transaction};
@@ -36,13 +34,13 @@ use kernel::sysctl::Sysctls;
 use layout::TABLE;
 pub use meddling::Listener;
 pub use mode::MODE;
-use model::{Family, ForwardingTable, Promises, ServicePortId};
+use model::{Family, ForwardingTable, Promises};
 use packets::PacketCounts;
 use tracked::Tracked;
 
 use crate::checks::{BRIDGE_HAIRPIN, BRIDGE_NETFILTER, Check, FORWARD_FILTER, IP_FORWARD};
 use crate::served::Served;
-use crate::{Counted, Dataplane, Scope, SyncError, Synced};
+use crate::{Counted, Dataplane, Scope, ServicePortIds, SyncError, Synced};
 
 /// What else must be so on this host: packets are translated, and then forwarded as any others.
 pub const CHECKS: &[Check] = &[IP_FORWARD, FORWARD_FILTER, BRIDGE_NETFILTER, BRIDGE_HAIRPIN];
@@ -82,7 +80,8 @@ pub struct Nftables<K, S> {
     settings: S,
     /// One for each family that is served.
     families: Vec<FamilyState>,
-    leftovers: Leftovers,
+    /// What no Service asked for stayed at the last full sync.
+    keeps_leftovers: bool,
     packets: PacketCounts,
 }
 
@@ -91,8 +90,8 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// read nor written.
     pub fn beside(kernel: K, families: &[Family], options: Options, settings: S) -> Self {
         let families = families.iter().map(|family| FamilyState::new(*family, options)).collect();
-        let (leftovers, packets) = (Leftovers::Remove, PacketCounts::default());
-        Self { kernel: Tracked::new(kernel), settings, families, leftovers, packets }
+        let (kernel, packets) = (Tracked::new(kernel), PacketCounts::default());
+        Self { kernel, settings, families, keeps_leftovers: false, packets }
     }
 
     /// The settings of the kernel.
@@ -117,6 +116,13 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
     /// The kernel.
     pub fn kernel(&mut self) -> &mut K {
         &mut self.kernel.kernel
+    }
+
+    /// Whether the kernel is as the last full sync left it, which asked for the same.
+    fn is_untouched(&mut self, scope: Scope<&ServicePortIds>) -> bool {
+        let keeps = scope.keeps_leftovers();
+        let is_same = std::mem::replace(&mut self.keeps_leftovers, keeps) == keeps;
+        is_same && self.kernel.is_untouched()
     }
 
     fn look_at_packets(&mut self) {
@@ -149,32 +155,27 @@ impl<K: Kernel, S: Sysctls> Nftables<K, S> {
 }
 
 impl<K: Kernel, S: Sysctls + Send> Dataplane for Nftables<K, S> {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
-        let mut synced = Synced::default();
-        let news = match scope {
-            Scope::Changed(ids) => News::Of(ids),
-            Scope::Everything | Scope::AllThatIsKnown => {
-                synced.settings.extend(self.read_settings());
-                let leftovers = Leftovers::of(scope);
-                let is_same = std::mem::replace(&mut self.leftovers, leftovers) == leftovers;
-                if is_same && self.kernel.is_untouched() {
-                    News::Unknown
-                } else {
-                    self.kernel.look();
-                    News::AlsoInTheKernel
-                }
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
+        let mut synced = Synced { was_full: scope.is_full(), ..Synced::default() };
+        let mut is_untouched = true;
+        if scope.is_full() {
+            synced.settings.extend(self.read_settings());
+            is_untouched = self.is_untouched(scope);
+            if !is_untouched {
+                self.kernel.look();
             }
-        };
-        synced.was_full = !matches!(scope, Scope::Changed(_));
-        if synced.was_full {
             // What a rule has counted is gone when it is written anew.
             self.look_at_packets();
         }
         let mut result = Ok(());
         for state in &mut self.families {
-            result = result.and(state.sync(&mut self.kernel, desired, (news, self.leftovers), &mut synced));
+            result = result.and(state.sync(&mut self.kernel, desired, scope, is_untouched, &mut synced));
         }
-        if synced.was_full {
+        if scope.is_full() {
             self.look_at_packets();
         }
         result?;
@@ -256,17 +257,6 @@ pub fn render(desired: &ForwardingTable, options: &Options) -> String {
         text.push_str(&state.whole(desired).script());
     }
     text
-}
-
-/// What may be different from the last sync.
-#[derive(Clone, Copy, Debug)]
-enum News<'a> {
-    /// These service ports of the table.
-    Of(&'a BTreeSet<ServicePortId>),
-    /// Any of the table's. Nobody else has written to the kernel.
-    Unknown,
-    /// Anything.
-    AlsoInTheKernel,
 }
 
 /// Operations of a transaction, each element counted.

@@ -8,6 +8,7 @@ use model::{ForwardingTable, Frontend, Protocol};
 
 use super::adopt::{Kept, doors};
 use super::chains::Chains;
+use super::desired::Desired;
 use super::layout::{SetId, sticky, table_comment};
 use super::numbers::Numbers;
 use super::plan::{Plan, in_order, overlap};
@@ -65,7 +66,7 @@ impl Observed {
     }
 
     /// Tells `numbers` who has which number already, so that clients stay with their endpoints across a restart.
-    pub(super) fn teach(&self, desired: &ForwardingTable, kept: &Kept, numbers: &mut Numbers) {
+    pub(super) fn adopt_ids(&self, desired: &ForwardingTable, kept: &Kept, numbers: &mut Numbers) {
         let mut owners = BTreeMap::new();
         for (frontend, number) in self.sticky_frontends() {
             let route = desired.route(&frontend);
@@ -111,8 +112,16 @@ impl Observed {
         })
     }
 
+    /// What must change so that the table is as desired, but for what is kept.
+    pub(super) fn plan_to(&self, desired: &Desired, kept: &Kept) -> Plan {
+        let mut plan = Plan::default();
+        self.compare_chains(desired.chains(), kept, &mut plan);
+        self.compare_elements(&desired.elements(), kept, &mut plan);
+        plan
+    }
+
     /// Puts into `plan` what must change so that the chains are `desired`.
-    pub(super) fn compare_chains(&self, desired: &Chains, kept: &Kept, plan: &mut Plan) {
+    fn compare_chains(&self, desired: &Chains, kept: &Kept, plan: &mut Plan) {
         let family = self.listed.table.family;
         for (name, (chain, rules)) in desired {
             match self.listed.chains.get(name) {
@@ -134,12 +143,7 @@ impl Observed {
     }
 
     /// Puts into `plan` what must change so that the elements are `desired`. Both sides are in order, so one walk finds it.
-    pub(super) fn compare_elements(
-        &self,
-        desired: &BTreeMap<SetId, Vec<Element>>,
-        kept: &Kept,
-        plan: &mut Plan,
-    ) {
+    fn compare_elements(&self, desired: &BTreeMap<SetId, Vec<Element>>, kept: &Kept, plan: &mut Plan) {
         for set in SetId::ALL.into_iter().filter(|set| !set.is_filled_by_packets()) {
             let wanted = desired.get(&set).map_or(&[][..], Vec::as_slice);
             let (mut found, mut left) = (self.elements(set).iter().peekable(), wanted.iter().peekable());

@@ -25,12 +25,12 @@ pub(super) fn key_of(set: SetId, element: &Element) -> ElementKey {
 
 /// What goes later. It is still in the kernel, though nothing leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Doomed {
+pub(super) struct PendingDeletes {
     elements: BTreeMap<ElementKey, Element>,
     chains: BTreeSet<Name>,
 }
 
-impl Doomed {
+impl PendingDeletes {
     pub(super) fn is_empty(&self) -> bool {
         self.elements.is_empty() && self.chains.is_empty()
     }
@@ -67,8 +67,6 @@ impl Doomed {
 /// What changes in one table.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Nobody will read it: a kernel is taken to be as it should, and what differs is found by comparing.
-    is_unread: bool,
     before: BTreeMap<ElementKey, Element>,
     after: BTreeMap<ElementKey, Element>,
     new_chains: Vec<Chain>,
@@ -78,25 +76,22 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan that nobody will read.
-    pub(super) fn unread() -> Self {
-        Self { is_unread: true, ..Self::default() }
-    }
-
     /// This element is in the kernel, as far as the change is concerned.
     pub(super) fn is_there(&mut self, set: SetId, element: Element) {
-        if self.is_unread {
-            return;
-        }
         self.before.insert(key_of(set, &element), element);
     }
 
     /// This element must be in the kernel.
     pub(super) fn must_be_there(&mut self, set: SetId, element: Element) {
-        if self.is_unread {
-            return;
-        }
         self.after.insert(key_of(set, &element), element);
+    }
+
+    pub(super) fn are_there(&mut self, elements: Vec<(SetId, Element)>) {
+        self.before.extend(elements.into_iter().map(|(set, element)| (key_of(set, &element), element)));
+    }
+
+    pub(super) fn must_all_be_there(&mut self, elements: Vec<(SetId, Element)>) {
+        self.after.extend(elements.into_iter().map(|(set, element)| (key_of(set, &element), element)));
     }
 
     /// This element was not in the kernel and must be, or the other way round.
@@ -135,12 +130,12 @@ impl Plan {
         self.gone_chains.insert(name.clone());
     }
 
-    /// Writes what is needed now into `transaction`, and leaves in `doomed` what goes later.
-    pub(super) fn write(self, transaction: &mut Transaction, doomed: &mut Doomed) {
-        self.write_chains(transaction, doomed);
+    /// Writes what is needed now into `transaction`, and leaves in `pending` what goes later.
+    pub(super) fn write(self, transaction: &mut Transaction, pending: &mut PendingDeletes) {
+        self.write_chains(transaction, pending);
         let (mut outdated, mut added): (BySet, BySet) = (BTreeMap::new(), BTreeMap::new());
         for (key, element) in &self.after {
-            match self.found(key, doomed) {
+            match self.found(key, pending) {
                 Some(there) if there == element => {}
                 Some(there) => {
                     outdated.entry(key.0).or_default().push(there.clone());
@@ -149,21 +144,21 @@ impl Plan {
                 None => added.entry(key.0).or_default().push(element.clone()),
             }
         }
-        let at_once = self.gone_at_once(&added, doomed);
+        let at_once = self.gone_at_once(&added, pending);
         for key in &at_once {
-            outdated.entry(key.0).or_default().extend(self.found(key, doomed).cloned());
+            outdated.entry(key.0).or_default().extend(self.found(key, pending).cloned());
         }
         for set in SetId::ALL {
             transaction.delete_elements(&set.name().into(), outdated.remove(&set).unwrap_or_default());
             transaction.add_elements(&set.name().into(), added.remove(&set).unwrap_or_default());
         }
-        doomed.elements.extend(self.before);
-        doomed.elements.retain(|key, _| !self.after.contains_key(key) && !at_once.contains(key));
+        pending.elements.extend(self.before);
+        pending.elements.retain(|key, _| !self.after.contains_key(key) && !at_once.contains(key));
     }
 
     /// What goes, and need not or cannot wait.
-    fn gone_at_once(&self, added: &BySet, doomed: &Doomed) -> BTreeSet<ElementKey> {
-        let gone = self.before.iter().chain(&doomed.elements);
+    fn gone_at_once(&self, added: &BySet, pending: &PendingDeletes) -> BTreeSet<ElementKey> {
+        let gone = self.before.iter().chain(&pending.elements);
         let gone = gone.filter(|(key, _)| !self.after.contains_key(key));
         let is_in_the_way = |set: &SetId, old: &Element| {
             old.end.is_some() && added.get(set).is_some_and(|added| added.iter().any(|new| overlap(old, new)))
@@ -172,21 +167,21 @@ impl Plan {
         at_once.map(|(key, _)| key.clone()).collect()
     }
 
-    fn found<'a>(&'a self, key: &ElementKey, doomed: &'a Doomed) -> Option<&'a Element> {
-        self.before.get(key).or_else(|| doomed.elements.get(key))
+    fn found<'a>(&'a self, key: &ElementKey, pending: &'a PendingDeletes) -> Option<&'a Element> {
+        self.before.get(key).or_else(|| pending.elements.get(key))
     }
 
-    fn write_chains(&self, transaction: &mut Transaction, doomed: &mut Doomed) {
+    fn write_chains(&self, transaction: &mut Transaction, pending: &mut PendingDeletes) {
         for chain in &self.new_chains {
             // One that was to be deleted is still there with its old rules.
-            if doomed.chains.remove(&chain.name) {
+            if pending.chains.remove(&chain.name) {
                 transaction.push(Operation::FlushChain(chain.name.clone()));
             }
             transaction.push(Operation::AddChain(chain.clone()));
         }
         transaction.extend(self.emptied_chains.iter().cloned().map(Operation::FlushChain));
         transaction.extend(self.rules.iter().cloned().map(Operation::AddRule));
-        doomed.chains.extend(self.gone_chains.iter().cloned());
+        pending.chains.extend(self.gone_chains.iter().cloned());
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use model::ForwardingTable;
 
-use crate::{Counted, Dataplane, ModeMetric, Scope, SyncError, Synced};
+use crate::{Counted, Dataplane, ModeMetric, Scope, ServicePortIds, SyncError, Synced};
 pub use mode::MODE;
 
 /// The mode at work.
@@ -40,14 +40,18 @@ fn lines(table: &ForwardingTable) -> BTreeSet<String> {
 }
 
 impl Dataplane for Null {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         let operations = self.differences(desired)?.len();
         self.table = desired.clone();
         self.syncs += 1;
         if let Some(record) = &self.record {
             leftover::write(record, &self.table)?;
         }
-        Ok(Synced { operations, was_full: !matches!(scope, Scope::Changed(_)), ..Synced::default() })
+        Ok(Synced { operations, was_full: scope.is_full(), ..Synced::default() })
     }
 
     fn settle(&mut self) -> Result<Synced, SyncError> {

@@ -14,7 +14,7 @@ use super::{Options, Ports};
 use crate::programs;
 use crate::relay::{ListenerId, Relays};
 use crate::xtables::Families;
-use crate::{Dataplane, Scope, SyncError, Synced};
+use crate::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 
 /// The userspace mode: the doors of one iptables program, and the relay.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
     }
 
     /// The service ports that may be different.
-    fn ids(&self, desired: &ForwardingTable, scope: Scope<'_>) -> BTreeSet<ServicePortId> {
+    fn ids(&self, desired: &ForwardingTable, scope: Scope<&ServicePortIds>) -> BTreeSet<ServicePortId> {
         match scope {
             Scope::Changed(ids) if self.has_begun && desired.node() == self.led.node() => ids.clone(),
             _ => {
@@ -98,7 +98,7 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
     }
 
     /// Rules are in force: what depends upon them follows.
-    fn follow(&mut self, desired: &ForwardingTable, scope: Scope<'_>, synced: &mut Synced) {
+    fn follow(&mut self, desired: &ForwardingTable, scope: Scope<&ServicePortIds>, synced: &mut Synced) {
         let is_complete = matches!(scope, Scope::Everything);
         let style = &self.families.style;
         let default = style.options.default_node_port_addresses;
@@ -134,13 +134,17 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
 }
 
 impl<X: Xtables, R: Relays> Dataplane for Userspace<X, R> {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         self.look_back()?;
         let ids = self.ids(desired, scope);
         self.listen(desired, &ids);
         self.touched.extend(ids);
         self.has_begun = true;
-        let mut synced = Synced { was_full: !matches!(scope, Scope::Changed(_)), ..Synced::default() };
+        let mut synced = Synced { was_full: scope.is_full(), ..Synced::default() };
         self.families.sync(desired, scope, &mut synced)?;
         self.follow(desired, scope, &mut synced);
         Ok(synced)

@@ -10,7 +10,7 @@ use super::script::Script;
 use super::{Style, glance};
 use crate::counted::Met;
 use crate::upstream::{self, KnownChains};
-use crate::{Scope, SyncError, Synced};
+use crate::{Scope, ServicePortIds, SyncError, Synced};
 
 /// What a mode of rules is made of: how its rules look, and one door for each family.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl<X: Xtables, S: Style> Families<X, S> {
     pub(crate) fn sync(
         &mut self,
         desired: &ForwardingTable,
-        scope: Scope<'_>,
+        scope: Scope<&ServicePortIds>,
         synced: &mut Synced,
     ) -> Result<(), SyncError> {
         let mut failed: Option<Error> = None;

@@ -17,7 +17,7 @@ use super::written::Written;
 use super::{DELETED_ONE_BY_ONE, Renderer, Style};
 use crate::counted::Met;
 use crate::quarantine::{Accepted, QUARANTINED_MAX, Quarantine};
-use crate::{Scope, Synced};
+use crate::{Scope, ServicePortIds, Synced};
 
 /// To delete a rule from a chain, the nft-backed program reads the whole chain, which for `KUBE-SERVICES` takes longer than all
 /// else. It does so this much later, once for all services that have gone by then.
@@ -34,7 +34,7 @@ pub(super) struct FamilyState<X> {
     is_known: bool,
     written: BTreeMap<ServicePortId, Written>,
     tally: Tally,
-    ground: Option<Ground>,
+    base_rules: Option<BaseRules>,
     /// Rules that lead to empty chains, and those chains: they may go whenever there is time.
     later: Script,
     /// Service ports that the program refused, with its words.
@@ -54,7 +54,7 @@ pub(super) struct FamilyState<X> {
 
 /// What rules depend upon besides their service port.
 #[derive(Clone, Debug, PartialEq)]
-struct Ground {
+struct BaseRules {
     base: Base,
     has_comments: bool,
     node: NodeView,
@@ -71,30 +71,13 @@ pub(super) struct Compared {
     stay: Vec<ChainName>,
 }
 
-/// What may be different when the ground is.
-enum News {
-    Nothing,
-    AllPorts,
-    Kernel,
-}
-
-impl Ground {
+impl BaseRules {
     fn of(renderer: &impl Renderer, desired: &ForwardingTable) -> Self {
         Self {
             base: renderer.base(),
             has_comments: renderer.has_comments(),
             node: desired.node().clone(),
             health_checks: desired.health_checks().clone(),
-        }
-    }
-
-    fn news(&self, before: &Self) -> News {
-        if self.base != before.base {
-            News::Kernel
-        } else if self != before {
-            News::AllPorts
-        } else {
-            News::Nothing
         }
     }
 }
@@ -107,7 +90,7 @@ impl<X: Xtables> FamilyState<X> {
             is_known: false,
             written: BTreeMap::new(),
             tally: Tally::default(),
-            ground: None,
+            base_rules: None,
             later: Script::default(),
             quarantine: Quarantine::default(),
             accepted: Accepted::default(),
@@ -133,7 +116,7 @@ impl<X: Xtables> FamilyState<X> {
         is_it: impl Fn(&Rule) -> bool,
         must_be_cheap: bool,
     ) -> Met {
-        let Some(Ground { base, .. }) = &self.ground else { return Met::Unknown };
+        let Some(BaseRules { base, .. }) = &self.base_rules else { return Met::Unknown };
         let Some(chain) = base.of(table).iter().find(|chain| chain.name.as_str() == name) else {
             return Met::NoRule;
         };
@@ -150,7 +133,7 @@ impl<X: Xtables> FamilyState<X> {
     }
 
     fn note_rewritten(&mut self, scripts: &[Script]) {
-        let Some(Ground { base, .. }) = &self.ground else { return };
+        let Some(BaseRules { base, .. }) = &self.base_rules else { return };
         for table in [Table::Filter, Table::Nat] {
             let is_written = |name: &&ChainName| scripts.iter().any(|script| script.writes(table, name));
             let written = base.of(table).iter().map(|chain| &chain.name).filter(is_written);
@@ -164,7 +147,7 @@ impl<X: Xtables> FamilyState<X> {
     }
 
     pub(super) fn forget(&mut self) {
-        (self.is_known, self.ground) = (false, None);
+        (self.is_known, self.base_rules) = (false, None);
         self.accepted.forget();
         self.written.clear();
         self.tally = Tally::default();
@@ -176,12 +159,12 @@ impl<X: Xtables> FamilyState<X> {
         &mut self,
         style: &impl Style,
         desired: &ForwardingTable,
-        scope: Scope<'_>,
+        scope: Scope<&ServicePortIds>,
         synced: &mut Synced,
     ) -> Result<(), Error> {
-        if !matches!(scope, Scope::Changed(_)) {
+        if scope.is_full() {
             self.quarantine = Quarantine::default();
-            self.keeps_leftovers = matches!(scope, Scope::AllThatIsKnown);
+            self.keeps_leftovers = scope.keeps_leftovers();
         }
         let mut refused = Vec::new();
         loop {
@@ -195,8 +178,8 @@ impl<X: Xtables> FamilyState<X> {
                 return Err(error);
             }
         }
-        if let Some(ground) = &self.ground {
-            self.tally.tell(&ground.base, self.family, synced);
+        if let Some(rules) = &self.base_rules {
+            self.tally.tell(&rules.base, self.family, synced);
         }
         self.accepted.accept();
         self.was_known = true;
@@ -209,17 +192,17 @@ impl<X: Xtables> FamilyState<X> {
         &mut self,
         style: &S,
         desired: &ForwardingTable,
-        ids: &BTreeSet<ServicePortId>,
+        ids: &ServicePortIds,
         synced: &mut Synced,
     ) -> Result<(), Error> {
         let renderer = style.renderer(desired, self.family);
-        let ground = Ground::of(&renderer, desired);
-        let news = self.ground.as_ref().map_or(News::Kernel, |before| ground.news(before));
+        let base_rules = BaseRules::of(&renderer, desired);
         let all = || desired.ports().map(|port| port.id()).chain(self.written.keys()).cloned().collect();
-        let ids: BTreeSet<ServicePortId> = match news {
-            News::Kernel => return self.sync_everything(style, desired, synced),
-            News::AllPorts => all(),
-            News::Nothing => ids.clone(),
+        let ids: ServicePortIds = match &self.base_rules {
+            Some(before) if *before == base_rules => ids.clone(),
+            // Rules of service ports follow from the rest of it.
+            Some(before) if before.base == base_rules.base => all(),
+            _ => return self.sync_everything(style, desired, synced),
         };
         let most = self.lines_at_once(style);
         let (mut steps, mut later, mut comes_back) = (Steps::new(most), Script::default(), false);
@@ -233,7 +216,7 @@ impl<X: Xtables> FamilyState<X> {
             self.written.get(&id).unwrap_or(&none).change_to(&rules, &mut steps, later);
             self.remember(id, port, &rules);
         }
-        self.ground = Some(ground);
+        self.base_rules = Some(base_rules);
         if comes_back {
             self.run_later(style, synced)?;
         }
@@ -265,8 +248,8 @@ impl<X: Xtables> FamilyState<X> {
             }
             let mut rules: Vec<&str> = self.written.values().flat_map(|of| of.shared_in(*chain)).collect();
             rules.sort_by_key(|rule| !chain.comes_first(rule));
-            let ground = self.ground.iter().filter(|_| *chain == S::ADDRESSES);
-            let last = ground.flat_map(|ground| &ground.base.last).map(ToString::to_string);
+            let base = self.base_rules.iter().filter(|_| *chain == S::ADDRESSES);
+            let last = base.flat_map(|rules| &rules.base.last).map(ToString::to_string);
             script.write_anew(*chain, rules.into_iter().map(str::to_owned).chain(last));
         }
     }
@@ -347,7 +330,7 @@ impl<X: Xtables> FamilyState<X> {
             observed.compare_jump(jump, &mut steps.at_once);
         }
         let stay = removes_leftovers.then(|| observed.delete_stale::<S>(&wanted, &mut steps));
-        self.ground = Some(Ground::of(&renderer, desired));
+        self.base_rules = Some(BaseRules::of(&renderer, desired));
         let left_behind = observed.left_behind(style, self.family, desired);
         Ok(Compared { scripts: steps.scripts(), left_behind, stay: stay.unwrap_or_default() })
     }

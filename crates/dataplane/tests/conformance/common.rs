@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dataplane::registry::MODES;
 use dataplane::sim::{Ends, SimulatedMode, difference, is_delivered_here, sim_packet};
-use dataplane::{Dataplane, LocalhostNodePorts, Mode, ModeSettings, Scope, Synced};
+use dataplane::{Dataplane, LocalhostNodePorts, Mode, ModeSettings, Scope, ServicePortIds, Synced};
 use model::{Fate, ForwardingTable, Packet, Protocol, ServicePortId};
 
 /// One of the simulations of a mode.
@@ -49,7 +49,11 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 }
 
 /// Nothing may be refused but what the mode does not carry.
-pub(crate) fn sync(node: &mut dyn SimulatedMode, table: &ForwardingTable, scope: Scope<'_>) -> Synced {
+pub(crate) fn sync(
+    node: &mut dyn SimulatedMode,
+    table: &ForwardingTable,
+    scope: Scope<&ServicePortIds>,
+) -> Synced {
     let synced = node.dataplane().sync(table, scope).expect("the kernel takes it");
     assert_eq!(refused(node, &synced), BTreeSet::new(), "{:?}", synced.refused);
     synced
@@ -107,7 +111,7 @@ pub(crate) fn expected(node: &dyn SimulatedMode, table: &ForwardingTable, packet
 pub(crate) fn go(
     dataplane: &mut dyn Dataplane,
     table: &ForwardingTable,
-    scope: Scope<'_>,
+    scope: Scope<&ServicePortIds>,
 ) -> Result<Synced, String> {
     let synced = dataplane.sync(table, scope).map_err(|error| error.to_string())?;
     dataplane.settle().map_err(|error| error.to_string())?;

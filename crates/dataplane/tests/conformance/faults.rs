@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::Scope;
 use dataplane::sim::{Ends, Meanwhile, SimulatedMode, Struck};
+use dataplane::{Scope, ServicePortIds};
 use model::{ForwardingTable, Packet, ServicePortId};
 
 use crate::common::{Simulation, assert_same, expected, from_scratch, go, refused, settle, sync};
@@ -101,7 +101,7 @@ impl<'a> Story<'a> {
         Self { simulation, name, seed, before, after, changed, start, probes, begun }
     }
 
-    fn scope(&self) -> Scope<'_> {
+    fn scope(&self) -> Scope<&ServicePortIds> {
         match self.start {
             Start::Running => Scope::Changed(&self.changed),
             Start::Cold | Start::Restart => Scope::Everything,

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use clap::Args;
-use dataplane::leftovers::{CleanedUp, CleanupRequest, remaining_chains};
+use dataplane::leftovers::{self, CleanedUp, CleanupRequest, remaining_chains};
 use dataplane::settings::Values;
 use dataplane::{Mode, OpenError, registry, resets};
-use kernel::nft;
 
 use super::args::Shared;
 use super::mode_flags::{Cleanup, ModeFlags, ModeName, refuse_foreign_settings};
@@ -115,12 +114,8 @@ fn add(all: &mut Said, result: Result<Said, Failure>) {
 
 /// Settings of the kernel that a portway made for a mode are as they were before.
 fn restore_settings(run_dir: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    for mode in registry::MODES {
-        let restored = mode.restore_settings(None, run_dir).map_err(refused)?;
-        text.extend(restored.map(|restored| format!("{restored}.\n")));
-    }
-    Ok(text)
+    let restored = leftovers::restore_settings(registry::MODES, None, run_dir).map_err(refused)?;
+    Ok(restored.iter().flat_map(|restored| [restored, ".\n"]).collect())
 }
 
 /// Whether its chains go with those of other modes.
@@ -147,10 +142,9 @@ fn tell_of_others(cleaned: Mode, run_dir: &Path, said: &mut Said) {
     }
 }
 
-/// The table that resets connections of vanished Pods stands beside every mode's rules. A kernel without `nf_tables` has none.
+/// The table that resets connections of vanished Pods stands beside every mode's rules.
 fn remove_resets() -> Result<(), Failure> {
-    let Ok(mut nft) = nft::Netlink::open() else { return Ok(()) };
-    resets::remove(&mut nft).map(drop).map_err(|error| Failure::because(&error))
+    resets::clean_up().map_err(|error| Failure::because(&error))
 }
 
 /// A portway that runs in another mode does not write again what is removed here; but it may be taking it over just now.

@@ -12,7 +12,7 @@ use super::check::finding;
 use super::kube::{self, NOT_KEPT, Port, ReadyEndpoint, Refused, Slices, at, joined, shown, text, texts};
 use super::reports::Reports;
 use super::said::{Failure, Said};
-use super::select::Scope;
+use super::select::NamespaceScope;
 use super::table::printable;
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
@@ -37,7 +37,7 @@ pub(super) struct DescribeArgs {
     names: Vec<String>,
 
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
 }
 
 /// What can be described.

@@ -10,7 +10,7 @@ use crate::suggest::nearest;
 
 /// `-n` and `-A`.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Scope {
+pub(super) struct NamespaceScope {
     /// The namespace to look in
     #[arg(short, long, value_name = "NAMESPACE", value_parser = Sentence(name), default_value = "default")]
     namespace: String,
@@ -20,7 +20,7 @@ pub(super) struct Scope {
     all_namespaces: bool,
 }
 
-impl Scope {
+impl NamespaceScope {
     /// Should a table tell the namespace of each row?
     pub(super) fn shows_namespaces(&self) -> bool {
         self.all_namespaces
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn who_asks_for_pods_in_a_cluster_learns_that_none_are_watched() {
         let picture = Picture::of(Picture::of_server(Config::default()).snapshot());
-        let scope = Scope { namespace: "default".into(), all_namespaces: false };
+        let scope = NamespaceScope { namespace: "default".into(), all_namespaces: false };
         for names in [vec![], vec!["web-1".to_owned()]] {
             let failure = scope.select(&picture, Kind::Pod, &names).expect_err("there is nothing to see");
             let Failure::Refused { message, .. } = failure else { panic!("the question is not malformed") };

@@ -1,12 +1,10 @@
 //! Everything that the loop can ever want.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use apiserver::Announcement;
 use dataplane::{Counted, Scope};
-use model::ServicePortId;
 
 use super::errands::Errand;
 use super::event::Reply;
@@ -21,7 +19,7 @@ use crate::traffic::Traffic;
 #[derive(Debug)]
 pub enum Effect {
     /// Bring the kernel to the table; then tell [`super::Event::Synced`].
-    Sync(Work),
+    Sync(Scope),
     /// Delete what waited; then tell [`super::Event::Settled`].
     Settle,
     /// Glance whether everything was taken away; then tell [`super::Event::Glanced`].
@@ -56,28 +54,6 @@ pub enum Effect {
         /// What is no longer heard of.
         feed: &'static str,
     },
-}
-
-/// What a sync is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Read the kernel and compare everything.
-    Everything,
-    /// The same, but what nobody asks for stays: not all of the source could be read yet.
-    AllThatIsKnown,
-    /// Follow these service ports, and what the table says of the node.
-    Changed(BTreeSet<ServicePortId>),
-}
-
-impl Work {
-    /// The same for a dataplane.
-    pub fn scope(&self) -> Scope<'_> {
-        match self {
-            Work::Everything => Scope::Everything,
-            Work::AllThatIsKnown => Scope::AllThatIsKnown,
-            Work::Changed(ids) => Scope::Changed(ids),
-        }
-    }
 }
 
 /// What is answered.

@@ -44,7 +44,7 @@ mod tuning;
 
 pub use carrier::RelaySettings;
 pub use drift::{DriftStatus, Repair};
-pub use effect::{Answer, Effect, Line, Work};
+pub use effect::{Answer, Effect, Line};
 pub use errands::{Done, Errand, ErrandKind, Pass};
 pub use error::RunError;
 pub use event::{Event, Now, Question, Reply};

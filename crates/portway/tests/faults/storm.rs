@@ -212,7 +212,7 @@ impl Storm {
                 match effect {
                     Effect::Sync(work) => {
                         self.allowed.push(self.probes.by_model(self.state.table()));
-                        let result = self.process.sync(self.state.table(), work.scope());
+                        let result = self.process.sync(self.state.table(), work.as_ref());
                         self.look()?;
                         if result.as_ref().is_ok_and(|synced| synced.refused.is_empty()) {
                             self.allowed.drain(..self.allowed.len() - 1);

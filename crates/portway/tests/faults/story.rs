@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
-use dataplane::{Dataplane, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use kernel::nft::Listed;
 use kernel_sim::nft::{Faulty, Simulated};
 use model::affinity::Memory;
@@ -201,7 +201,7 @@ impl Story {
     }
 
     /// A process that knows that it failed reads everything, whatever it is told.
-    fn next_scope(&self, refused: &BTreeSet<ServicePortId>, turn: usize) -> Scope<'static> {
+    fn next_scope(&self, refused: &BTreeSet<ServicePortId>, turn: usize) -> Scope<&'static ServicePortIds> {
         static NOTHING: BTreeSet<ServicePortId> = BTreeSet::new();
         let is_told = self.told == Told::WhatChanged && refused.is_empty() && turn.is_multiple_of(2);
         if is_told { Scope::Changed(&NOTHING) } else { Scope::Everything }
@@ -247,7 +247,7 @@ impl Story {
     fn converge(
         &mut self,
         mut process: Process,
-        scope: Scope<'_>,
+        scope: Scope<&ServicePortIds>,
         (at, refused): (At, &BTreeSet<ServicePortId>),
     ) -> Result<(), String> {
         let again = process.sync(&self.change.new, scope).map_err(|e| format!("the next sync: {e}"))?;

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use dataplane::Scope;
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
 use kernel_sim::nft::Simulated;
 use portway::manifests::{DoubtfulDocument, Doubts};
 use portway::objects::{Change, Kind, ObjectKey, Origin};
-use portway::run::{Event, Line, Work};
+use portway::run::{Event, Line};
 use serde_json::json;
 
 use crate::sim::{Sim, apply, changed, endpoints, ms, service, sim, sim_on};
@@ -44,7 +45,7 @@ fn once_all_was_read_a_file_that_breaks_keeps_nothing_back() {
     sim.files(vec![service("web"), endpoints("web", 1, 2)]);
     sim.feed(Event::FilesChanged { changes: Vec::new(), problems: Vec::new(), is_complete: false });
     sim.pass(ms(100_000));
-    assert!(sim.syncs.iter().all(|(_, work)| *work != Work::AllThatIsKnown));
+    assert!(sim.syncs.iter().all(|(_, work)| *work != Scope::AllThatIsKnown));
     assert!(!sim.status().keeps_leftovers);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dataplane::{Dataplane, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use model::ForwardingTable;
 
 use crate::sim::{endpoints, ms, service, sim_on};
@@ -21,7 +21,11 @@ impl Drains {
 }
 
 impl Dataplane for Drains {
-    fn sync(&mut self, _desired: &ForwardingTable, _scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        _desired: &ForwardingTable,
+        _scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         Ok(self.synced())
     }
 

@@ -1,10 +1,10 @@
 //! Others write to our tables: put right at once, named, and never a war.
 
-use dataplane::Meddled;
 use dataplane::nftables::sim::Nftables;
+use dataplane::{Meddled, Scope};
 use kernel::nft::{Family, Kernel as _, Operation, Transaction};
 use kernel_sim::nft::Simulated;
-use portway::run::{Event, Line, Work};
+use portway::run::{Event, Line};
 
 use crate::sim::{Sim, endpoints, ms, service, sim, sim_glancing};
 
@@ -39,7 +39,7 @@ fn what_is_heard_is_put_right_at_once_counted_and_blamed() {
     let mut sim = in_sync();
     let (before, now) = (sim.syncs.len(), sim.now);
     sim.meddle("nft");
-    assert_eq!(sim.syncs[before..], [(now, Work::Everything)], "no time passed");
+    assert_eq!(sim.syncs[before..], [(now, Scope::Everything)], "no time passed");
     assert_eq!(sim.differences(), [""; 0]);
     let status = sim.status();
     assert_eq!((status.drift.repairs, status.drift.heard), (1, 1));
@@ -77,7 +77,7 @@ fn a_lost_notification_leads_to_one_full_compare() {
     for _ in 0..50 {
         sim.feed(Event::Meddled(Meddled::Unknown));
     }
-    assert_eq!(sim.syncs[before..].iter().filter(|(_, work)| *work == Work::Everything).count(), 1);
+    assert_eq!(sim.syncs[before..].iter().filter(|(_, work)| *work == Scope::Everything).count(), 1);
     assert_eq!(sim.differences(), [""; 0]);
     assert_eq!((sim.status().drift.repairs, sim.status().drift.lost), (1, 50));
     // However many were lost, the next loss is compared at once.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::{Dataplane, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use model::ForwardingTable;
 use model::flows::{StaleFlows, VanishedFlows};
 use portway::objects::{Change, Kind};
@@ -201,7 +201,11 @@ fn connections_of_a_vanished_pod_are_ended_after_the_sync_and_named() {
 struct DeletesLater;
 
 impl Dataplane for DeletesLater {
-    fn sync(&mut self, _desired: &ForwardingTable, _scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        _desired: &ForwardingTable,
+        _scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         Ok(Synced { settle_after: Some(ms(1_000)), ..Synced::default() })
     }
 

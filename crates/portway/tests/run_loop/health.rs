@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apiserver::{Regarding, Tone};
-use dataplane::{Dataplane, Meddled, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Meddled, Scope, ServicePortIds, SyncError, Synced};
 use model::{ForwardingTable, ServicePortId};
 use portway::objects::{Change, Kind};
 use portway::run::{Effect, Event, Listener};
@@ -32,8 +32,8 @@ impl<D: Dataplane> Sim<D> {
 struct Says(Synced);
 
 impl Dataplane for Says {
-    fn sync(&mut self, _: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
-        Ok(Synced { was_full: !matches!(scope, Scope::Changed(_)), ..self.0.clone() })
+    fn sync(&mut self, _: &ForwardingTable, scope: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
+        Ok(Synced { was_full: scope.is_full(), ..self.0.clone() })
     }
 
     fn settle(&mut self) -> Result<Synced, SyncError> {
@@ -327,11 +327,11 @@ fn a_process_whose_writes_fail_is_not_ready_before_its_first_good_sync_and_long_
 struct Refuses(&'static [&'static str]);
 
 impl Dataplane for Refuses {
-    fn sync(&mut self, table: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(&mut self, table: &ForwardingTable, scope: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
         let is_refused = |id: &ServicePortId| self.0.iter().any(|name| id.to_string().contains(name));
         let ids = table.ports().map(|port| port.id()).filter(|id| is_refused(id));
         let refused = ids.map(|id| (id.clone(), "no".to_owned())).collect();
-        Ok(Synced { was_full: !matches!(scope, Scope::Changed(_)), refused, ..Synced::default() })
+        Ok(Synced { was_full: scope.is_full(), refused, ..Synced::default() })
     }
 
     fn settle(&mut self) -> Result<Synced, SyncError> {

@@ -17,13 +17,13 @@ use std::path::Path;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
-use dataplane::{Dataplane, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use kernel::nft::{Family, Kernel as _, Operation, Transaction};
 use kernel_sim::nft::Simulated;
 use model::{ForwardingTable, ServicePortId};
 use portway::objects::{Change, Kind, Object};
 use portway::picture::Picture;
-use portway::run::{Answer, Event, Line, Question, Work};
+use portway::run::{Answer, Event, Line, Question};
 use serde_json::json;
 
 use sim::*;
@@ -32,7 +32,7 @@ use sim::*;
 fn the_first_sync_is_full_and_says_so() {
     let mut sim = sim();
     sim.files(vec![service("web"), endpoints("web", 1, 2)]);
-    assert_eq!(sim.syncs, [(ms(0), Work::Everything)]);
+    assert_eq!(sim.syncs, [(ms(0), Scope::Everything)]);
     assert!(sim.told[0].starts_with("portway is in sync: 1 service ports, "), "{:?}", sim.told);
     assert_eq!(sim.told.len(), 1);
     assert!(sim.status().is_in_sync);
@@ -133,7 +133,7 @@ fn a_refused_transaction_is_retried_with_growing_patience_and_in_full() {
     sim.pass(ms(10_000));
     let tried: Vec<u128> = sim.syncs[1..].iter().map(|(at, _)| at.as_millis()).collect();
     assert_eq!(tried[..6], [5001, 5102, 5303, 5704, 6505, 8106]);
-    assert!(sim.syncs[2..].iter().all(|(_, work)| *work == Work::Everything));
+    assert!(sim.syncs[2..].iter().all(|(_, work)| *work == Scope::Everything));
     let status = sim.status();
     assert_eq!((status.failures.in_a_row, status.failures.total), (0, 5));
     assert!(status.is_in_sync, "{status:#?}");
@@ -283,7 +283,11 @@ struct Picky {
 }
 
 impl Dataplane for Picky {
-    fn sync(&mut self, desired: &ForwardingTable, scope: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+    ) -> Result<Synced, SyncError> {
         let about: BTreeSet<ServicePortId> = match scope {
             Scope::Everything | Scope::AllThatIsKnown => {
                 desired.ports().map(|port| port.id().clone()).collect()

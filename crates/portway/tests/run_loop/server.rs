@@ -9,9 +9,10 @@ use mockapi::objects;
 use model::object::Read;
 use model::{Config, DetectLocal, Event as Fact, Family, ServiceName};
 use portway::picture::Picture;
-use portway::run::{Answer, Errand, Event, Line, NodeStanding, Question, Work};
+use portway::run::{Answer, Errand, Event, Line, NodeStanding, Question};
 use serde_json::{Value, json};
 
+use dataplane::Scope;
 use dataplane::nftables::sim::Nftables;
 
 use super::sim::{Sim, host, ms, sim_of_server};
@@ -86,7 +87,7 @@ fn nothing_is_written_before_services_and_slices_are_both_complete() {
     assert!(because.contains("has not told all"), "{because}");
     sim.feed(complete(Watched::EndpointSlices));
     assert_eq!(sim.syncs.len(), 1);
-    assert_eq!(sim.syncs[0].1, Work::Everything, "all is known, so what nobody asks for goes");
+    assert_eq!(sim.syncs[0].1, Scope::Everything, "all is known, so what nobody asks for goes");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use apiserver::Announcement;
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
-use dataplane::{Dataplane, SyncError};
+use dataplane::{Dataplane, Scope, SyncError};
 use kernel::nft::{Family, Kernel as _, Listed};
 use kernel_sim::nft::Simulated;
 use model::Config;
@@ -20,7 +20,7 @@ use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
     Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status,
-    VanishedTcp, Work,
+    VanishedTcp,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) struct Sim<D> {
     pub(crate) now: Duration,
     pub(crate) wake_at: Option<Duration>,
     /// What was synced, and when.
-    pub(crate) syncs: Vec<(Duration, Work)>,
+    pub(crate) syncs: Vec<(Duration, Scope)>,
     pub(crate) settled: usize,
     pub(crate) told: Vec<String>,
     pub(crate) lines: Vec<Line>,
@@ -183,7 +183,7 @@ impl<D: Dataplane> Sim<D> {
             for effect in self.state.step(event, now) {
                 match effect {
                     Effect::Sync(work) => {
-                        let result = self.dataplane.sync(self.state.table(), work.scope());
+                        let result = self.dataplane.sync(self.state.table(), work.as_ref());
                         self.syncs.push((self.now, work));
                         self.now += SYNC;
                         next = Some(Event::Synced { result, took: SYNC });
@@ -247,7 +247,7 @@ impl<D: Dataplane> Sim<D> {
         answer.try_recv().unwrap()
     }
 
-    pub(crate) fn last_work(&self) -> &Work {
+    pub(crate) fn last_work(&self) -> &Scope {
         &self.syncs.last().expect("there was a sync").1
     }
 }
@@ -318,10 +318,10 @@ pub(crate) fn endpoints(name: &str, first: u8, count: u8) -> Change {
     )
 }
 
-pub(crate) fn changed(work: &Work) -> Vec<String> {
+pub(crate) fn changed(work: &Scope) -> Vec<String> {
     match work {
-        Work::Everything => vec!["everything".to_owned()],
-        Work::AllThatIsKnown => vec!["all that is known".to_owned()],
-        Work::Changed(ids) => ids.iter().map(ToString::to_string).collect(),
+        Scope::Everything => vec!["everything".to_owned()],
+        Scope::AllThatIsKnown => vec!["all that is known".to_owned()],
+        Scope::Changed(ids) => ids.iter().map(ToString::to_string).collect(),
     }
 }

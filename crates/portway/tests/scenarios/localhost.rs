@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use dataplane::localhost::{Choice, Localhost};
 use dataplane::relay::Simulated;
-use dataplane::{Dataplane, Scope, SyncError, Synced};
+use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use model::fate::Loopback;
 use model::{Delta, Family, ForwardingTable, Packet, Promises, ServicePortId};
 
@@ -90,7 +90,7 @@ impl Subject for Listeners {
 fn refuses_nothing(
     listeners: &mut Localhost<NoRules, Simulated>,
     table: &ForwardingTable,
-    scope: Scope<'_>,
+    scope: Scope<&ServicePortIds>,
 ) -> Result<(), String> {
     let synced = listeners.sync(table, scope).map_err(|error| error.to_string())?;
     if synced.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", synced.refused)) }
@@ -101,7 +101,7 @@ fn refuses_nothing(
 struct NoRules;
 
 impl Dataplane for NoRules {
-    fn sync(&mut self, _: &ForwardingTable, _: Scope<'_>) -> Result<Synced, SyncError> {
+    fn sync(&mut self, _: &ForwardingTable, _: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
         Ok(Synced::default())
     }
 

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dataplane::sim::{End, Ends, SimulatedMode, difference};
-use dataplane::{Dataplane, LocalhostNodePorts, Mode, ModeSettings, Scope, Synced};
+use dataplane::{Dataplane, LocalhostNodePorts, Mode, ModeSettings, Scope, ServicePortIds, Synced};
 use model::fate::Loopback;
 use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
 
@@ -102,7 +102,7 @@ fn writes_nothing(
 pub(crate) fn sync(
     dataplane: &mut (impl Dataplane + ?Sized),
     table: &ForwardingTable,
-    scope: Scope<'_>,
+    scope: Scope<&ServicePortIds>,
 ) -> Result<Synced, String> {
     let mut synced = dataplane.sync(table, scope).map_err(|e| format!("{REFUSED}: {e}"))?;
     synced.refused.retain(|_, reason| !reason.contains("cannot carry SCTP"));

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use super::args::Shared;
 use super::format::{self, Format};
 use super::said::{Failure, Said};
-use super::select::Scope;
+use super::select::NamespaceScope;
 use super::table::Table;
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
@@ -41,7 +41,7 @@ pub(super) struct GetArgs {
     names: Vec<String>,
 
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
 
     /// A wider table, or the objects themselves
     #[arg(short, long, value_name = "FORMAT", value_parser = Words::<Format>::called("format"))]

@@ -11,12 +11,12 @@ mod settings;
 pub use settings::Settings;
 
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
+use dataplane::leftovers::restore_settings;
 use dataplane::programs::families_of_host;
-use dataplane::{DriftSource, ModeSettings, OpenRequest, Opened, registry};
+use dataplane::{DriftSource, OpenRequest, Opened, registry};
 use kernel::signal::{Hangup, Termination};
 
 use super::announce::Crier;
@@ -47,14 +47,10 @@ pub enum End {
     HandedOver(Successor),
 }
 
-/// Takes back settings of the kernel that previous processes made and that this run does not need.
-fn restore_settings(serving: &ModeSettings, run_dir: &Path) -> Result<(), RunError> {
-    for mode in registry::MODES {
-        if let Some(said) = mode.restore_settings(Some(serving), run_dir)? {
-            tracing::info!("{said}");
-        }
+fn log_each(lines: &[&str]) {
+    for line in lines {
+        tracing::info!("{line}");
     }
-    Ok(())
 }
 
 /// Makes this kernel follow the source until the process is asked to end. The rules stay in place. `tell` says a line to
@@ -81,7 +77,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     if let Some(program) = program {
         tracing::info!("writing with {program}");
     }
-    restore_settings(&settings.mode, locks.run_dir.path())?;
+    log_each(&restore_settings(registry::MODES, Some(&settings.mode), locks.run_dir.path())?);
     carrier.adopt(inheritance.sockets);
     let (watch, host) = watch_host(&settings.config.node_name);
     let poll =

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use apiserver::NodeLookup;
-use dataplane::Dataplane;
+use dataplane::{Dataplane, Scope};
 use model::NodePortAddress;
 
 use super::clock::Clock;
@@ -17,7 +17,7 @@ use crate::run::RunError;
 use crate::run::announce::Crier;
 use crate::run::beside::Beside;
 use crate::run::carrier::Carrier;
-use crate::run::effect::{Answer, Effect, Work};
+use crate::run::effect::{Answer, Effect};
 use crate::run::errands::{Done, Errand};
 use crate::run::event::Event;
 use crate::run::http::Shown;
@@ -120,7 +120,7 @@ impl Shell {
             self.wake_at = None;
             for effect in self.state.step(event, self.clock.now()) {
                 match effect {
-                    Effect::Sync(work) => next = Some(self.sync(&work)),
+                    Effect::Sync(scope) => next = Some(self.sync(&scope)),
                     Effect::Settle => next = Some(self.settle()),
                     Effect::Glance => next = Some(Event::Glanced(self.dataplane.is_flushed())),
                     Effect::Look => next = Some(Event::Found(Beside::is_served())),
@@ -186,16 +186,16 @@ impl Shell {
     }
 
     /// Who asks for health meanwhile must know that something is under way: it may hang.
-    fn sync(&mut self, work: &Work) -> Event {
+    fn sync(&mut self, scope: &Scope) -> Event {
         self.board.publish(self.state.health(), self.state.gauges());
         let begun = self.clock.now().elapsed;
-        let result = self.dataplane.sync(self.state.table(), work.scope());
-        let (took, was_full) = (self.since(begun), !matches!(work, Work::Changed(_)));
+        let result = self.dataplane.sync(self.state.table(), scope.as_ref());
+        let (took, was_full) = (self.since(begun), scope.is_full());
         self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
         // What was missing before the first sync may decide about rules.
         let result = match result {
             Ok(synced) if self.tune() => {
-                self.dataplane.sync(self.state.table(), work.scope()).map(|_| synced)
+                self.dataplane.sync(self.state.table(), scope.as_ref()).map(|_| synced)
             }
             result => result,
         };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use apiserver::Watched;
+use dataplane::Scope;
 
-use super::super::effect::{Effect, Work};
+use super::super::effect::Effect;
 use super::super::errands::ErrandKind;
 use super::super::event::Now;
 use super::super::pace::Due;
@@ -108,13 +109,13 @@ impl Loop {
 
     fn begin_sync(&mut self, due: Due) -> Effect {
         let about = std::mem::take(&mut self.pending);
-        let work = match due {
-            Due::Full if self.source.is_complete => Work::Everything,
-            Due::Full => Work::AllThatIsKnown,
-            Due::Changes => Work::Changed(about.before.keys().cloned().collect()),
+        let scope = match due {
+            Due::Full if self.source.is_complete => Scope::Everything,
+            Due::Full => Scope::AllThatIsKnown,
+            Due::Changes => Scope::Changed(about.before.keys().cloned().collect()),
         };
         self.under_way = UnderWay::Sync(Box::new(about), due);
-        Effect::Sync(work)
+        Effect::Sync(scope)
     }
 }
 
