@@ -126,6 +126,49 @@ impl Accepted {
     }
 }
 
+/// Service ports that were refused before it was known how they were: what a previous process left for them stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnknownPrior {
+    ids: BTreeSet<ServicePortId>,
+    /// The kernel was once as this process wrote it.
+    was_known: bool,
+    /// What the first look at the kernel showed.
+    has_found_rules: Option<bool>,
+}
+
+impl UnknownPrior {
+    /// Whether rules of service ports are in the kernel. Only the first look counts: later ones see our own.
+    pub(crate) fn look(&mut self, has_rules: bool) {
+        self.has_found_rules.get_or_insert(has_rules);
+    }
+
+    /// A service port is quarantined.
+    pub(crate) fn quarantined(&mut self, id: &ServicePortId) {
+        if !self.was_known {
+            self.ids.insert(id.clone());
+        }
+    }
+
+    /// The kernel is as this process wrote it.
+    pub(crate) fn known(&mut self) {
+        self.was_known = true;
+    }
+
+    /// Those that are quarantined no more are written.
+    pub(crate) fn only(&mut self, quarantine: &Quarantine) {
+        self.ids.retain(|id| quarantine.contains(id));
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &ServicePortId> {
+        self.ids.iter()
+    }
+
+    /// Whether a previous process may have left rules for one of them.
+    pub(crate) fn keeps_rules(&self) -> bool {
+        self.has_found_rules == Some(true) && !self.ids.is_empty()
+    }
+}
+
 /// The frontends of these service ports.
 pub(crate) fn frontends<'a>(
     desired: &ForwardingTable,

@@ -130,6 +130,8 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
             };
             if trouble.is_empty() {
                 self.wanted.accepted.accept();
+                self.wanted.unknown_prior.known();
+                self.wanted.unknown_prior.only(&self.wanted.quarantine);
                 return Ok(());
             }
             // What is refused may be due to somebody who changed the kernel since we knew it. After a fresh look it is the
@@ -176,15 +178,16 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     ) -> Result<Vec<Trouble>, SyncError> {
         synced.was_full = true;
         let (delta, observed) = self.compare(desired, self.keeps_leftovers, &mut synced.kept)?;
+        let keeps_leftovers = self.keeps_leftovers();
         self.strangers.extend(&observed.strangers);
         self.wanted.warn_of_strangers(&self.strangers);
         self.node = Some(desired.node().clone());
         synced.operations += write::prepare(&mut self.doors, &self.families, &self.options, &observed)?;
         self.drain.only(&observed.draining);
         self.drain.begin((self.clock)(), observed.draining.clone());
-        let scope = if self.keeps_leftovers { Scope::AllThatIsKnown } else { Scope::Everything };
+        let scope = if keeps_leftovers { Scope::AllThatIsKnown } else { Scope::Everything };
         let trouble = self.write(desired, &delta, scope, synced)?;
-        if !self.keeps_leftovers {
+        if !keeps_leftovers {
             synced.left_behind.extend(delta.removed.iter().filter_map(|item| left_behind(item, desired)));
             synced.operations += write::leave_others(&mut self.doors, &self.options, &observed)?;
             synced.replaced.extend(cleanup::remove_upstreams_sets(self.doors.sets())?);
@@ -202,9 +205,10 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         let earlier = observed::marked(self.rules.doors())?;
         let wanted = self.wanted.render_all(desired, &self.families, &self.options, earlier.clone());
         let observed = observed::read(&mut self.doors, &self.families, &self.options, &wanted)?;
+        self.wanted.unknown_prior.look(observed.items.iter().any(|item| matches!(item, Item::Server(_))));
         let mut delta = Delta::between(&observed.items, &wanted);
         self.rules.style.outside = self.wanted.outside();
-        if is_kept {
+        if is_kept || self.wanted.unknown_prior.keeps_rules() {
             kept.extend(delta.removed.iter().filter_map(|item| left_behind(item, desired)));
             keep::leftovers(&mut delta, &wanted);
             self.keep_outside(earlier);
@@ -212,11 +216,19 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
         Ok((delta, observed))
     }
 
+    /// Whether what no service port asks for stays: not all is known, or a service port is refused of which it is not known how it was.
+    fn keeps_leftovers(&self) -> bool {
+        self.keeps_leftovers || self.wanted.unknown_prior.keeps_rules()
+    }
+
     /// Adds the marks of places that nobody asks for yet.
     fn keep_outside(&mut self, earlier: impl IntoIterator<Item = (Place, u32)>) {
+        if !self.keeps_leftovers() {
+            return;
+        }
         let items = &self.wanted.items;
         let left = earlier.into_iter().filter(|(place, _)| items.server(&place.what()).is_none());
-        self.rules.style.outside.extend(left.filter(|_| self.keeps_leftovers));
+        self.rules.style.outside.extend(left);
     }
 
     fn write(

@@ -11,7 +11,7 @@ use super::marks::Marks;
 use super::render;
 use super::render::port::{Rendered, Renderer};
 use super::write::Trouble;
-use crate::quarantine::{Accepted, Quarantine};
+use crate::quarantine::{Accepted, Quarantine, UnknownPrior};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,8 @@ pub(super) struct Wanted {
     /// Service ports that could not be written.
     pub(super) quarantine: Quarantine,
     pub(super) accepted: Accepted,
+    /// While there are some, what a previous process left stays.
+    pub(super) unknown_prior: UnknownPrior,
     /// Service ports with which something is wrong, though they work.
     pub(super) warned: BTreeMap<ServicePortId, String>,
 }
@@ -70,6 +72,7 @@ impl Wanted {
     fn render_accepted(&mut self, renderer: &Renderer<'_>, id: &ServicePortId) -> Rendered {
         let mut result = self.render_port(renderer, id);
         while let Some(reason) = result.refusal.take() {
+            self.unknown_prior.quarantined(id);
             if !self.quarantine.add(renderer.table, id, self.accepted.before(id), reason) {
                 return Rendered::default();
             }
@@ -136,6 +139,7 @@ impl Wanted {
         for (id, items) in self.items.by_owner() {
             let found: BTreeSet<usize> = items.iter().filter_map(|item| places.get(item).copied()).collect();
             if let Some(first) = found.first() {
+                self.unknown_prior.quarantined(id);
                 self.quarantine.add(desired, id, self.accepted.before(id), refused[*first].reason.clone());
             }
             owned.extend(found);

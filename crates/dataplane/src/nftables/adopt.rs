@@ -18,7 +18,7 @@ use kernel::nft::{Error, Kernel, Listed, Name, Operation, Transaction};
 use model::{ForwardingTable, Frontend, ServicePortId};
 
 use super::desired::{Desired, all_ids};
-use super::family::{Failure, FamilyState, Knowledge};
+use super::family::{Failure, FamilyState};
 use super::is_ours;
 use super::layout::{BESIDE, MARK_OF_OURS, TABLE, table_comment};
 use super::numbers::Numbers;
@@ -78,7 +78,7 @@ impl FamilyState {
                 synced.replaced.push(format!("table {} {TABLE} {stranger}", family_name(family)));
             }
         }
-        self.knowledge = Knowledge::Current;
+        self.is_known = true;
         self.remove_beside(kernel, synced)
     }
 

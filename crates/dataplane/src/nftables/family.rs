@@ -12,7 +12,7 @@ use super::desired::{Desired, Inputs, all_ids};
 use super::layout::{SetId, TABLE, table_comment};
 use super::plan::PendingDeletes;
 use super::{Options, count_operations};
-use crate::quarantine::{self, Quarantine};
+use crate::quarantine::{self, Quarantine, UnknownPrior};
 use crate::{Scope, ServicePortIds, Synced};
 
 /// What the kernel holds, as far as we know.
@@ -20,26 +20,17 @@ use crate::{Scope, ServicePortIds, Synced};
 pub(super) struct FamilyState {
     pub(super) family: Family,
     pub(super) options: Options,
-    pub(super) knowledge: Knowledge,
+    /// Whether the rest is true. If not, the kernel must be read.
+    pub(super) is_known: bool,
     pub(super) desired: Desired,
     pub(super) quarantine: Quarantine,
-    /// Service ports that were quarantined before anything was known of them: what the kernel holds of a previous process stays.
-    unknown_prior: BTreeSet<ServicePortId>,
+    /// What the kernel holds of a previous process stays for these.
+    unknown_prior: UnknownPrior,
     /// The kernel may hold what no Service asks for.
     pub(super) has_leftovers: bool,
     /// Not all that is desired is known, so what no Service asks for stays.
     pub(super) keeps_leftovers: bool,
     pub(super) pending: PendingDeletes,
-}
-
-/// Whether the kernel is as [`FamilyState`] says. If not, it must be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// It never was.
-    Never,
-    /// It was.
-    Lost,
-    Current,
 }
 
 /// Why a transaction was not applied, and which element was to blame, where it was one.
@@ -66,10 +57,10 @@ impl FamilyState {
         Self {
             family,
             options,
-            knowledge: Knowledge::Never,
+            is_known: false,
             desired: Desired::nothing(family),
             quarantine: Quarantine::default(),
-            unknown_prior: BTreeSet::new(),
+            unknown_prior: UnknownPrior::default(),
             has_leftovers: false,
             keeps_leftovers: false,
             pending: PendingDeletes::default(),
@@ -80,10 +71,7 @@ impl FamilyState {
     pub(super) fn forget(&mut self) {
         self.desired.forget();
         self.pending = PendingDeletes::default();
-        self.has_leftovers = false;
-        if self.knowledge == Knowledge::Current {
-            self.knowledge = Knowledge::Lost;
-        }
+        (self.is_known, self.has_leftovers) = (false, false);
     }
 
     /// What its elements and chains follow from.
@@ -94,7 +82,7 @@ impl FamilyState {
 
     /// The frontends of those that are quarantined, and of which it was never known how they were.
     pub(super) fn frontends_of_unknown_prior(&self, desired: &ForwardingTable) -> BTreeSet<Frontend> {
-        let unknown = self.quarantine.ids().filter(|id| self.unknown_prior.contains(id));
+        let unknown = self.unknown_prior.ids().filter(|id| self.quarantine.contains(id));
         quarantine::frontends(desired, unknown)
     }
 
@@ -116,7 +104,7 @@ impl FamilyState {
             self.keeps_leftovers = scope.keeps_leftovers();
         }
         let may_differ = scope.is_full() && (!is_untouched || self.has_leftovers);
-        let mut is_read = self.knowledge != Knowledge::Current || may_differ;
+        let mut is_read = !self.is_known || may_differ;
         let mut result = match scope {
             _ if is_read => {
                 self.quarantine = Quarantine::default();
@@ -139,7 +127,10 @@ impl FamilyState {
             is_read = true;
             result = self.sync_everything(kernel, desired, synced);
         }
-        self.unknown_prior.retain(|id| self.quarantine.contains(id));
+        if self.is_known {
+            self.unknown_prior.known();
+        }
+        self.unknown_prior.only(&self.quarantine);
         synced.refused.extend(self.quarantine.reasons());
         Ok(())
     }
@@ -252,9 +243,7 @@ impl FamilyState {
         let Some(id) = owner.filter(|id| self.quarantine.contains(id) || !self.quarantine.is_full()) else {
             return false;
         };
-        if self.knowledge == Knowledge::Never {
-            self.unknown_prior.insert(id.clone());
-        }
+        self.unknown_prior.quarantined(&id);
         self.quarantine.add(desired, &id, self.desired.accepted.before(&id), failure.error.to_string())
     }
 }

@@ -16,7 +16,7 @@ use super::words::{Base, PortRules, Shared};
 use super::written::Written;
 use super::{DELETED_ONE_BY_ONE, Renderer, Style};
 use crate::counted::Met;
-use crate::quarantine::{Accepted, QUARANTINED_MAX, Quarantine};
+use crate::quarantine::{Accepted, QUARANTINED_MAX, Quarantine, UnknownPrior};
 use crate::{Scope, ServicePortIds, Synced};
 
 /// To delete a rule from a chain, the nft-backed program reads the whole chain, which for `KUBE-SERVICES` takes longer than all
@@ -40,12 +40,8 @@ pub(super) struct FamilyState<X> {
     /// Service ports that the program refused, with its words.
     quarantine: Quarantine,
     accepted: Accepted,
-    /// Service ports that were quarantined before anything was known of them: while there are some, rules of a previous process stay.
-    unknown_prior: BTreeSet<ServicePortId>,
-    /// Some kernel was once as we assumed.
-    was_known: bool,
-    /// A previous process served: rules that lead to service ports were there when this one first read.
-    has_found_rules: Option<bool>,
+    /// While there are some, rules of a previous process stay.
+    unknown_prior: UnknownPrior,
     /// Not all that is desired is known, so what nobody asks for stays.
     keeps_leftovers: bool,
     /// Fixed chains that were written since somebody asked.
@@ -94,9 +90,7 @@ impl<X: Xtables> FamilyState<X> {
             later: Script::default(),
             quarantine: Quarantine::default(),
             accepted: Accepted::default(),
-            unknown_prior: BTreeSet::new(),
-            was_known: false,
-            has_found_rules: None,
+            unknown_prior: UnknownPrior::default(),
             keeps_leftovers: false,
             rewritten: BTreeSet::new(),
         }
@@ -182,8 +176,8 @@ impl<X: Xtables> FamilyState<X> {
             self.tally.tell(&rules.base, self.family, synced);
         }
         self.accepted.accept();
-        self.was_known = true;
-        self.unknown_prior.retain(|id| self.quarantine.contains(id));
+        self.unknown_prior.known();
+        self.unknown_prior.only(&self.quarantine);
         synced.refused.extend(self.quarantine.reasons());
         Ok(())
     }
@@ -269,7 +263,7 @@ impl<X: Xtables> FamilyState<X> {
         synced: &mut Synced,
     ) -> Result<(), Error> {
         synced.was_full = true;
-        let keeps_leftovers = self.keeps_leftovers || !self.unknown_prior.is_empty();
+        let keeps_leftovers = self.keeps_leftovers || self.unknown_prior.keeps_rules();
         let Compared { scripts, left_behind, stay } = self.compare(style, desired, !keeps_leftovers)?;
         self.run(&scripts, synced)?;
         self.note_rewritten(&scripts);
@@ -294,7 +288,7 @@ impl<X: Xtables> FamilyState<X> {
         removes_leftovers: bool,
     ) -> Result<Compared, Error> {
         let observed = Observed::read(&mut self.door)?;
-        self.has_found_rules.get_or_insert_with(|| observed.has_service_ports(style));
+        self.unknown_prior.look(observed.has_service_ports(style));
         self.forget();
         let renderer = style.renderer(desired, self.family);
         let base = renderer.base();
@@ -400,9 +394,7 @@ impl<X: Xtables> FamilyState<X> {
         if self.quarantine.is_full() && !self.quarantine.contains(id) {
             return false;
         }
-        if !self.was_known && self.has_found_rules == Some(true) {
-            self.unknown_prior.insert(id.clone());
-        }
+        self.unknown_prior.quarantined(id);
         self.quarantine.add(desired, id, self.accepted.before(id), error.to_string())
     }
 }

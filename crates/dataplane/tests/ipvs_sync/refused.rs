@@ -71,3 +71,29 @@ fn a_virtual_server_of_somebody_else_where_a_service_is_dialled_is_told() {
     let mut second = again(&mut mode, Options::default(), &clock);
     assert!(second.sync(&table, Scope::Everything).unwrap().warned.is_empty(), "now it is ours");
 }
+
+#[test]
+fn after_a_restart_a_service_whose_scheduler_is_refused_keeps_the_virtual_server_of_the_process_before() {
+    let (what, clock) = (tcp("10.96.0.1:80"), Clock::default());
+    let services = |scheduler: &str| {
+        let web = web("a", "10.96.0.1", "TCP", &["10.244.0.1"]);
+        of(&[annotated(web, "portway.io/ipvs-scheduler", scheduler)])
+    };
+    let mut first = with(&kernel(), Options::default(), &clock);
+    first.sync(&services("lc"), Scope::Everything).unwrap();
+    let mut second = again(&mut first, Options::default(), &clock);
+    second.doors().servers.forget_scheduler("nq");
+    for _ in 0..2 {
+        let synced = second.sync(&services("nq"), Scope::Everything).unwrap();
+        assert!(synced.refused[&id("a", Protocol::Tcp)].contains("ip_vs_nq"), "{synced:?}");
+        assert_eq!(server(&mut second, &what).unwrap().scheduler, "lc");
+        assert_eq!(weights(&mut second, &what).len(), 1);
+        assert!(!second.is_flushed().unwrap(), "its address stays, too");
+    }
+    assert!(second.sync(&services("rr"), Scope::Everything).unwrap().refused.is_empty());
+    assert_eq!(server(&mut second, &what).unwrap().scheduler, "rr");
+    let (whole, mut fresh) = (canonical(&mut second), with(&kernel(), Options::default(), &clock));
+    fresh.sync(&services("rr"), Scope::Everything).unwrap();
+    second.sync(&services("rr"), Scope::Everything).unwrap();
+    assert_eq!(whole, canonical(&mut fresh), "nothing is left of what was kept");
+}
