@@ -174,6 +174,12 @@ pub trait ModeSpec: Sync {
         Vec::new()
     }
 
+    /// The mode on handles of a real kernel and a simulated one, where it takes such. It serves no node ports on localhost then.
+    #[cfg(feature = "sim")]
+    fn on_pairs(&self) -> Option<crate::sim::OnPairs> {
+        None
+    }
+
     /// In no program that is handed out.
     fn is_test_only(&self) -> bool {
         false

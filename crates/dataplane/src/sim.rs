@@ -6,6 +6,9 @@
 //!
 //! Absent on purpose: any particular mode. Each implements [`SimulatedMode`] in its own folder.
 
+mod pairs;
+mod relayed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,6 +19,9 @@ use model::affinity::Memory;
 use model::fate::{OneOf, Payload, Remembered};
 use model::table::NodeView;
 use model::{Family, Fate, ForwardingTable, Frontend, Landing, Packet, Promises, ServicePortId};
+
+pub use pairs::{Both, NftPair, OnPairs, Pair, XtablesPair};
+pub use relayed::relayed;
 
 use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};

@@ -162,6 +162,14 @@ impl ModeSpec for Spec {
     fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
         super::sim::simulate(settings)
     }
+
+    #[cfg(feature = "sim")]
+    fn on_pairs(&self) -> Option<crate::sim::OnPairs> {
+        Some(crate::sim::OnPairs::Xtables {
+            open: |pairs| Box::new(Iptables::new(pairs, Options::default())),
+            shared: &super::SHARED,
+        })
+    }
 }
 
 /// Whether node ports on 127.0.0.0/8 are served by rules.

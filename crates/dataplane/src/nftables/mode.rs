@@ -113,6 +113,14 @@ impl ModeSpec for Spec {
     fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
         super::sim::simulate(settings)
     }
+
+    #[cfg(feature = "sim")]
+    fn on_pairs(&self) -> Option<crate::sim::OnPairs> {
+        Some(crate::sim::OnPairs::Nft {
+            open: |pair| Box::new(Nftables::new(pair, Options::default())),
+            list: super::sim::listing,
+        })
+    }
 }
 
 /// Notifications of `nf_tables` about our table.

@@ -115,6 +115,14 @@ impl ModeSpec for Spec {
     fn simulate(&self, settings: &ModeSettings) -> Vec<Box<dyn crate::sim::SimulatedMode>> {
         super::sim::simulate(settings)
     }
+
+    #[cfg(feature = "sim")]
+    fn on_pairs(&self) -> Option<crate::sim::OnPairs> {
+        Some(crate::sim::OnPairs::Xtables {
+            open: |pairs| Box::new(Userspace::new(pairs, relay::Simulated::default(), Options::default())),
+            shared: &super::SHARED,
+        })
+    }
 }
 
 pub(super) fn options(settings: &ModeSettings) -> Options {

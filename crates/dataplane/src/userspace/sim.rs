@@ -11,13 +11,13 @@ use kernel::xtables::{Variant, Xtables as _};
 use kernel_sim::nft::{Fate as Seen, Path, SimPacket};
 use model::fate::{OneOf, Payload};
 use model::table::How;
-use model::{Action, Family, Fate, ForwardingTable, Landing, Packet, Pool, Promises, Protocol};
+use model::{Action, Family, Fate, ForwardingTable, Packet, Pool, Promises};
 
 use super::mode::options;
 use super::{SHARED, Userspace};
-use crate::relay::{self, Listener, ListenerId};
+use crate::relay::{self, ListenerId};
 use crate::sim::{
-    Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, sim_packet,
+    Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, relayed, sim_packet,
 };
 use crate::upstream::KnownChains;
 use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
@@ -93,27 +93,6 @@ impl Node {
         }
         let (protocol, _) = packet.payload.transport().ok_or("a ping was led somewhere")?;
         relayed(self.dataplane.relays(), protocol, at)
-    }
-}
-
-/// Where what listens there sends a connection.
-pub fn relayed(relays: &relay::Simulated, protocol: Protocol, at: SocketAddr) -> Result<OneOf, String> {
-    let found = relays.listening_at(protocol, at);
-    found.map(|(id, listener)| pool_of(id, listener)).ok_or_else(|| format!("nothing listens at {at}"))
-}
-
-fn pool_of(id: &ListenerId, listener: &Listener) -> OneOf {
-    let landing = |endpoint: &model::Endpoint| Landing {
-        address: endpoint.address,
-        port: endpoint.port,
-        slots: endpoint.slots,
-        masqueraded: true,
-    };
-    OneOf {
-        landings: listener.pool.endpoints().iter().map(landing).collect(),
-        slots: listener.pool.slots(),
-        port: id.port.clone(),
-        affinity_seconds: listener.affinity.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
     }
 }
 

@@ -1,163 +1,79 @@
 //! Runs every file of `scenarios/`, each as a test of its own, and asks all subjects that there are.
 //!
-//! The harness is our own, so that a test is a file: it understands the options that `cargo test` and `cargo nextest` use
-//! (`--list`, `--exact`, `--ignored`, `--skip`, names) and forgives the others. `PORTWAY_BLESS=1` rewrites what is expected.
+//! The registry has the modes: tests that are about all files at once are made of each mode and each way to try it at run time.
+//! `PORTWAY_BLESS=1` rewrites what is expected.
 
 mod bless;
 mod facts;
-mod iptables;
 mod localhost;
-mod nftables;
+mod packets;
 mod parse;
 mod print;
 mod proof;
+mod real;
 mod reference;
 mod run;
 mod simulated;
 mod step;
 mod subject;
 mod tally;
-mod userspace;
+mod way;
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use dataplane::Mode;
 use dataplane::registry::MODES;
-use kernel::xtables::Variant;
+use libtest_mimic::{Arguments, Trial};
 use step::Scenario;
-use tally::Tally;
-
-/// The tests that are no file, but are about all of them: see `kernel.rs` and `packets.rs` of each mode. Beside these, each mode has a
-/// proof.
-const REAL: &str = "needs_root::nftables-on-the-real-kernel";
-const PACKETS: &str = "needs_root::nftables-packets-on-the-real-kernel";
-const PROGRAMS: [(Variant, &str, &str); 2] = [
-    (
-        Variant::Nft,
-        "needs_root::iptables-nft-on-the-real-kernel",
-        "needs_root::iptables-nft-packets-on-the-real-kernel",
-    ),
-    (
-        Variant::Legacy,
-        "needs_root::iptables-legacy-on-the-real-kernel",
-        "needs_root::iptables-legacy-packets-on-the-real-kernel",
-    ),
-];
-/// The same of userspace.
-const USERSPACE_PROGRAMS: [(Variant, &str, &str); 2] = [
-    (
-        Variant::Nft,
-        "needs_root::userspace-by-iptables-nft-on-the-real-kernel",
-        "needs_root::userspace-by-iptables-nft-packets-on-the-real-kernel",
-    ),
-    (
-        Variant::Legacy,
-        "needs_root::userspace-by-iptables-legacy-on-the-real-kernel",
-        "needs_root::userspace-by-iptables-legacy-packets-on-the-real-kernel",
-    ),
-];
+use tally::{Tally, Tried};
+use way::Way;
 
 fn main() -> io::Result<ExitCode> {
-    let wish = Wish::from(std::env::args().skip(1));
-    let files: Vec<PathBuf> =
-        scenario_files()?.into_iter().filter(|file| wish.includes(&name(file))).collect();
-    let mut out = io::stdout().lock();
-    if wish.list {
-        let programs = PROGRAMS.into_iter().chain(USERSPACE_PROGRAMS);
-        let others =
-            [REAL, PACKETS].into_iter().chain(programs.flat_map(|(_, rules, packets)| [rules, packets]));
-        let others = MODES.iter().map(|mode| proof_of(*mode)).chain(others.map(str::to_owned));
-        let others = others.filter(|test| wish.includes(test));
-        for test in files.iter().map(|file| name(file)).chain(others) {
-            writeln!(out, "{test}: test")?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (mut tally, mut failures) = (Tally::default(), String::new());
-    let mut tell = |test: &str, found: &[String]| {
-        for failure in found {
-            let _ = writeln!(failures, "---- {test} ----\n{failure}");
-        }
-        writeln!(out, "test {test} ... {}", if found.is_empty() { "ok" } else { "FAILED" })
+    let tally = Arc::new(Mutex::new(Tally::default()));
+    let of_file = |file: PathBuf| {
+        let tally = Arc::clone(&tally);
+        test(name(&file), move || run_file(&file, &tally))
     };
-    for file in &files {
-        tell(&name(file), &run_file(file, &mut tally))?;
-    }
-    for mode in MODES {
-        if wish.includes(&proof_of(*mode)) {
-            tell(&proof_of(*mode), &tally.prove(*mode, &scenarios()))?;
-        }
-    }
-    if wish.includes(REAL) {
-        tell(REAL, &tally.ask_real(&scenarios()))?;
-    }
-    if wish.includes(PACKETS) {
-        tell(PACKETS, &tally.send_packets(&scenarios()))?;
-    }
-    for (variant, rules, packets) in PROGRAMS {
-        if wish.includes(rules) {
-            tell(rules, &tally.ask_program(variant, &scenarios()))?;
-        }
-        if wish.includes(packets) {
-            tell(packets, &tally.send_packets_by(variant, &scenarios()))?;
-        }
-    }
-    for (variant, rules, packets) in USERSPACE_PROGRAMS {
-        if wish.includes(rules) {
-            tell(rules, &tally.ask_userspace(variant, &scenarios()))?;
-        }
-        if wish.includes(packets) {
-            tell(packets, &tally.send_userspace(variant, &scenarios()))?;
-        }
-    }
-    write!(out, "\n{failures}")?;
-    tally.print(&mut io::stderr())?;
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let mut tests: Vec<Trial> = scenario_files()?.into_iter().map(of_file).collect();
+    tests.extend(MODES.iter().map(|mode| {
+        test(format!("{mode}::every-rule-is-needed"), move || proof::report(*mode, &scenarios()))
+    }));
+    tests.extend(Way::all().flat_map(on_real_kernel));
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), tests);
+    tally.lock().unwrap_or_else(PoisonError::into_inner).print();
+    Ok(conclusion.exit_code())
 }
 
-fn proof_of(mode: Mode) -> String {
-    format!("{mode}::every-rule-is-needed")
+/// A test that returns what failed.
+fn test(name: String, run: impl FnOnce() -> Vec<String> + Send + 'static) -> Trial {
+    Trial::test(name, || {
+        let failures = run();
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+    })
 }
 
-/// Which scenarios are wanted.
-#[derive(Default)]
-struct Wish {
-    list: bool,
-    exact: bool,
-    ignored: bool,
-    names: Vec<String>,
-    skipped: Vec<String>,
+/// By rules where the mode takes handles, and by packets.
+fn on_real_kernel(way: Way) -> impl Iterator<Item = Trial> {
+    let rules = way
+        .mode
+        .on_pairs()
+        .map(|on_pairs| real_kernel_test(way, "", move |scenarios| real::compare(way, on_pairs, scenarios)));
+    let packets = real_kernel_test(way, " packets", move |scenarios| packets::send(way, scenarios));
+    rules.into_iter().chain([packets])
 }
 
-impl Wish {
-    fn from(arguments: impl Iterator<Item = String>) -> Self {
-        let mut wish = Self::default();
-        let mut arguments = arguments;
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--list" => wish.list = true,
-                "--exact" => wish.exact = true,
-                "--ignored" => wish.ignored = true,
-                "--skip" => wish.skipped.extend(arguments.next()),
-                "--format" | "--color" | "--test-threads" | "--logfile" | "-Z" => drop(arguments.next()),
-                option if option.starts_with('-') => {}
-                name => wish.names.push(name.into()),
-            }
-        }
-        wish
-    }
-
-    /// No scenario is ever ignored.
-    fn includes(&self, name: &str) -> bool {
-        let fits = |wanted: &String| if self.exact { name == wanted } else { name.contains(wanted.as_str()) };
-        !self.ignored
-            && (self.names.is_empty() || self.names.iter().any(fits))
-            && !self.skipped.iter().any(fits)
-    }
+fn real_kernel_test(
+    way: Way,
+    what: &str,
+    try_all: impl FnOnce(&[Scenario]) -> Result<Tried, String> + Send + 'static,
+) -> Trial {
+    let (subject, test_in_words) =
+        (format!("{way} on the real kernel"), format!("{way}{what} on the real kernel"));
+    let name = format!("needs_root::{}", test_in_words.replace(' ', "-"));
+    test(name, move || tally::report(&subject, &test_in_words, try_all(&scenarios())))
 }
 
 /// The scenarios, and those in `wrong/` beside this file: each of these must fail, so that we know that one can.
@@ -184,7 +100,7 @@ fn name(file: &Path) -> String {
 }
 
 /// What failed. A file that cannot be read is a scenario that failed.
-fn run_file(file: &Path, tally: &mut Tally) -> Vec<String> {
+fn run_file(file: &Path, tally: &Mutex<Tally>) -> Vec<String> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(e) => return vec![format!("{}: {e}", file.display())],
@@ -203,7 +119,8 @@ fn run_file(file: &Path, tally: &mut Tally) -> Vec<String> {
     {
         return vec![format!("{}: {e}", file.display())];
     }
-    tally.ask_others(&scenario, outcomes)
+    let others = tally::ask_others(&scenario);
+    tally.lock().unwrap_or_else(PoisonError::into_inner).count(outcomes, others)
 }
 
 /// A wrong scenario says in its first line how it fails: `# fails: TEXT.`

@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use kernel::nft::Netlink;
 use kernel_sim::nft::Path;
 use model::fate::Payload;
 use model::{Packet, Protocol};
@@ -107,11 +106,6 @@ impl Stage {
         };
         stage.add_wire(ENTRY)?;
         Ok(stage)
-    }
-
-    /// A way to the node's rules.
-    pub(crate) fn open_nft(&self) -> Result<Netlink, String> {
-        self.node.run(Netlink::open).map_err(text)?.map_err(text)
     }
 
     /// The node.

@@ -1,4 +1,4 @@
-//! A mode on the real kernel, with packets that really are sent; see `stage.rs`.
+//! Modes whose kernel chooses the endpoint.
 //!
 //! One kernel is one world, and it chooses by chance. So a packet that may land at several endpoints is sent, each time from
 //! another port, until all of them were met. A client that stays with its endpoint is held to where it landed first; others
@@ -9,25 +9,20 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use dataplane::nftables::Options;
-use dataplane::nftables::sim::Nftables;
-use dataplane::sim::{End, sim_packet};
-use dataplane::{Dataplane, Scope};
+use dataplane::sim::End;
 use model::affinity::Memory;
 use model::fate::OneOf;
 use model::{Delta, Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
 
-use super::sent::{CLOCK, Sent};
-use super::stage::{Met, Stage};
+use super::node::Node;
+use super::sent::CLOCK;
+use super::stage::Met;
+use super::{LIMIT, SILENCE, Told};
 use crate::reference::outcome_of;
 use crate::run;
 use crate::step::{Outcome, Scenario};
 use crate::subject::{Subject, Visit};
 
-/// What must come comes within this time, also on a busy machine.
-const LIMIT: Duration = Duration::from_secs(5);
-/// What must not come would have come by then.
-const SILENCE: Duration = Duration::from_millis(100);
 /// Enough for what is sent to be met everywhere: this often the least share is missed once in 10^10 times.
 const TRIES_PER_SHARE: u32 = 24;
 /// So many for each endpoint, in any case, but not more than the other.
@@ -37,64 +32,22 @@ const TRIES_MIN_MAX: usize = 200;
 const STRANGERS: RangeInclusive<u8> = 131..=250;
 /// So often a client comes back.
 const TRIES_PER_CLIENT: usize = 6;
-/// A scenario in which clients stay where they land is one of several stories, by chance: it is told so often.
-const ROUNDS_OF_AFFINITY: usize = 8;
 
-/// Opens a mode on the node of a stage.
-type Open = Box<dyn Fn(&Stage) -> Result<Box<dyn Dataplane>, String>>;
-
-/// Removes from the node of a stage what a mode has written.
-type CleanUp = Box<dyn Fn(&Stage) -> Result<(), String>>;
-
-/// A mode that is sent packets.
-pub(crate) struct Sender {
-    /// Opens it, on the node of a stage.
-    pub(crate) open: Open,
-    /// Removes it from there.
-    pub(crate) clean_up: CleanUp,
-    /// What it promises.
-    pub(crate) promises: Promises,
-}
-
-/// The mode nftables.
-pub(crate) fn nftables() -> Sender {
-    let open = |stage: &Stage| -> Result<Box<dyn Dataplane>, String> {
-        Ok(Box::new(Nftables::new(stage.open_nft()?, Options::default())))
+pub(super) fn tell(scenario: &Scenario, node: Node<'_>) -> Told {
+    let mut packets = Packets {
+        node,
+        memory: Memory::default(),
+        last: None,
+        is_later: false,
+        known: BTreeSet::new(),
+        has_affinity: false,
     };
-    let clean_up = |stage: &Stage| {
-        let mut dataplane = Nftables::new(stage.open_nft()?, Options::default());
-        dataplane.cleanup().map_err(|e| e.to_string())
-    };
-    Sender { open: Box::new(open), clean_up: Box::new(clean_up), promises: Promises::default().of_rules() }
+    let outcomes = run::run(scenario, &mut packets);
+    Told { outcomes, sent: packets.node.sent, is_by_chance: packets.has_affinity }
 }
 
-/// Sends the packets of a scenario, and returns what failed; one failure is enough.
-pub(crate) fn send(
-    scenario: &Scenario,
-    mode: &Sender,
-    stage: &mut Stage,
-    sent: &mut Sent,
-) -> Result<Vec<String>, String> {
-    for round in 0..ROUNDS_OF_AFFINITY {
-        let mut packets = Packets::new(mode, stage)?;
-        let outcomes = run::run(scenario, &mut packets);
-        sent.add(&packets.sent);
-        if round == 0 {
-            sent.add_steps(&packets.sent, outcomes.skipped);
-        }
-        if !packets.has_affinity || !outcomes.failures.is_empty() {
-            return Ok(outcomes.failures);
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// The mode on the real kernel, for one scenario.
 struct Packets<'a> {
-    stage: &'a mut Stage,
-    dataplane: Box<dyn Dataplane>,
-    promises: Promises,
-    table: ForwardingTable,
+    node: Node<'a>,
     memory: Memory,
     last: Option<(IpAddr, u16)>,
     is_later: bool,
@@ -102,33 +55,11 @@ struct Packets<'a> {
     known: BTreeSet<ServicePortId>,
     /// A client was to stay where it landed.
     has_affinity: bool,
-    sent: Sent,
 }
 
-impl<'a> Packets<'a> {
-    /// With no rules yet, whatever the scenario before has left behind.
-    fn new(mode: &Sender, stage: &'a mut Stage) -> Result<Self, String> {
-        (mode.clean_up)(stage)?;
-        let dataplane = (mode.open)(stage)?;
-        stage.set_addresses(&BTreeSet::new())?;
-        Ok(Self {
-            stage,
-            dataplane,
-            promises: mode.promises,
-            table: ForwardingTable::default(),
-            memory: Memory::default(),
-            last: None,
-            is_later: false,
-            known: BTreeSet::new(),
-            has_affinity: false,
-            sent: Sent::default(),
-        })
-    }
-
+impl Packets<'_> {
     fn send(&mut self, packet: &Packet, limit: Duration) -> Result<End, String> {
-        let path = sim_packet(packet, self.table.node()).path;
-        let (probe, met) = self.stage.send(packet, &path, limit)?;
-        self.sent.packets += 1;
+        let (probe, met) = self.node.send(packet, limit)?;
         let called = (probe.destination, probe.port());
         Ok(match met {
             Met::Nowhere => End::Dropped,
@@ -138,7 +69,7 @@ impl<'a> Packets<'a> {
                 if destination == called && !masqueraded {
                     End::Untouched
                 } else {
-                    self.sent.landed += 1;
+                    self.node.sent.landed += 1;
                     End::At { endpoint: destination, masqueraded }
                 }
             }
@@ -169,9 +100,9 @@ impl<'a> Packets<'a> {
     fn spread_strangers(&mut self, packet: &Packet, one_of: &OneOf) -> Result<(), String> {
         let (ends, fate) = (ends_of(&one_of.landings), Fate::OneOf(one_of.clone()));
         let strangers: Vec<Packet> = STRANGERS.map(|number| from_stranger(packet, number)).collect();
-        let is_alike = |packet: &Packet| self.table.fate(packet, &self.promises).fate == fate;
+        let is_alike = |packet: &Packet| self.node.table.fate(packet, &self.node.semantics).fate == fate;
         let is_enough = tries_max(&one_of.landings) <= strangers.len();
-        let is_sent_here = self.table.node().is_own(packet.source);
+        let is_sent_here = self.node.table.node().is_own(packet.source);
         if is_sent_here
             || !is_enough
             || !strangers.iter().all(is_alike)
@@ -255,15 +186,11 @@ fn end_of(landing: &Landing) -> End {
 
 impl Subject for Packets<'_> {
     fn promises(&mut self, _asked: &Promises) -> Promises {
-        self.promises
+        self.node.semantics
     }
 
     fn apply(&mut self, table: &ForwardingTable, delta: &Delta) -> Result<(), String> {
-        self.table = table.clone();
-        self.stage.set_addresses(&table.node().addresses)?;
-        let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        let synced = self.dataplane.sync(table, Scope::Changed(&ids)).map_err(|e| e.to_string())?;
-        if synced.refused.is_empty() { Ok(()) } else { Err(format!("{:?}", synced.refused)) }
+        self.node.take_in(table, delta)
     }
 
     fn pass(&mut self, _seconds: u64) {
@@ -271,15 +198,15 @@ impl Subject for Packets<'_> {
     }
 
     fn ask(&mut self, packet: &Packet) -> Result<Vec<Visit>, String> {
-        self.dataplane.settle().map_err(|e| e.to_string())?;
-        let fate = self.table.fate(packet, &self.promises).fate;
+        self.node.settle()?;
+        let fate = self.node.table.fate(packet, &self.node.semantics).fate;
         let is_remembered = matches!(&fate, Fate::OneOf(one_of) if one_of.affinity_seconds.is_some());
         self.has_affinity |= is_remembered;
         if self.is_later && is_remembered {
-            *self.sent.skipped.entry(CLOCK).or_default() += 1;
+            *self.node.sent.skipped.entry(CLOCK).or_default() += 1;
             return Ok(Vec::new());
         }
-        self.sent.steps += 1;
+        self.node.sent.steps += 1;
         let previous = self.last.take();
         let outcome = match fate {
             Fate::Untouched => self.expect(packet, &[End::Untouched], LIMIT).map(|_| Outcome::Untouched)?,
