@@ -4,108 +4,21 @@
 //! that belong to it in `docs/benchmarks/`.
 //!
 //! A benchmark is a bench target with `harness = false`: it prints its own table on standard output, progress on standard
-//! error, and takes `--json FILE`. A new one is a row in `BENCHES`.
+//! error, and takes `--json FILE`. Its package's manifest describes it: see `list`.
 
 mod in_vm;
+mod list;
 mod page;
 
 use crate::cargo::{cargo, root};
 use crate::suggest;
 use anyhow::{Context, Result};
-use page::Look;
+use list::Bench;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 pub(crate) const ARGUMENTS: &str = "[NAME] [OPTIONS]";
 pub(crate) const ABOUT: &str = "Prints figures as a table; without a name, those of every benchmark.";
-
-struct Bench {
-    name: &'static str,
-    package: &'static str,
-    target: &'static str,
-    about: &'static str,
-    /// Options that each name a file to write, and how those files end.
-    files: &'static [(&'static str, &'static str)],
-    /// What it prints.
-    look: Look,
-    /// The programs that it needs in the VM, if that is where it measures.
-    in_vm: Option<&'static [&'static str]>,
-}
-
-const BENCHES: &[Bench] = &[
-    Bench {
-        name: "nftables",
-        package: "portway",
-        target: "nftables",
-        about: "cold sync, single changes and connections in a real kernel, beside a yardstick; needs root",
-        files: &[("--json", "json"), ("--svg", "svg")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "iptables",
-        package: "portway",
-        target: "iptables",
-        about: "cold sync, single changes and comparisons with both iptables programs, beside upstream's habit; needs root",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "moments",
-        package: "portway",
-        target: "moments",
-        about: "start, restart, hand-over, and the repair of what others broke, in a real kernel; needs root",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "conntrack",
-        package: "portway",
-        target: "conntrack",
-        about: "forgetting stale flows among 100,000 others in a real kernel; needs root",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "userspace",
-        package: "portway",
-        target: "userspace",
-        about: "connections carried in user space, beside HAProxy and nginx, which it loads where they are missing",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "ipvs",
-        package: "portway",
-        target: "ipvs",
-        about: "cold load and single changes on the VM's kernel, beside ipset and ipvsadm, which it installs; needs root",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: Some(&["ipset", "ipvsadm", "ip", "iptables-legacy-restore"]),
-    },
-    Bench {
-        name: "apiserver",
-        package: "portway",
-        target: "apiserver",
-        about: "45,000 Services from an API server on loopback: start, memory, one change, a storm; needs root",
-        files: &[("--json", "json")],
-        look: Look::Markdown,
-        in_vm: None,
-    },
-    Bench {
-        name: "model",
-        package: "model",
-        target: "model",
-        about: "heap and time per change of the forwarding table, at 1,000 to 45,000 services",
-        files: &[("--json", "json")],
-        look: Look::Plain,
-        in_vm: None,
-    },
-];
 
 /// A run that is not whole belongs on the screen, not in the page.
 const NOT_FOR_THE_PAGE: &str = "--quick";
@@ -113,14 +26,15 @@ const NOT_FOR_THE_PAGE: &str = "--quick";
 const AGAIN: &str = "--again";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let all = list::all()?;
     let (wanted, options) = match arguments.split_first() {
         Some((name, options)) if !name.starts_with('-') => {
-            match BENCHES.iter().find(|bench| bench.name == name) {
+            match all.iter().find(|bench| bench.name == *name) {
                 Some(bench) => (std::slice::from_ref(bench), options),
-                None => return Ok(refuse_name(name)),
+                None => return Ok(refuse_name(name, &all)),
             }
         }
-        _ => (BENCHES, arguments),
+        _ => (&all[..], arguments),
     };
     let options =
         absolute_paths(options, &std::env::current_dir().context("cannot tell the current folder")?);
@@ -132,23 +46,33 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 pub(crate) fn details() -> String {
-    let rows = BENCHES.iter().map(|Bench { name, about, .. }| format!("  {name:<10} {about}\n"));
+    list::all().map_or_else(|error| format!("{error:#}"), |all| describe(&all))
+}
+
+fn describe(all: &[Bench]) -> String {
+    let rows = all.iter().map(|Bench { name, about, .. }| format!("  {name:<10} {about}\n"));
+    let with = |option: &str| {
+        let names = all.iter().filter(|bench| bench.options.iter().any(|given| given == option));
+        names.map(|bench| &*bench.name).collect::<Vec<_>>().join(", ")
+    };
     format!(
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
-         Options go to the benchmark: `--json FILE` writes the figures there instead; `--quick` (nftables,\n\
-         iptables, moments, conntrack, userspace, ipvs, apiserver) measures less and leaves the page as it is; `--again FILE`\n\
-         (nftables, iptables, ipvs) shows an earlier run's JSON.\n",
-        rows.collect::<String>()
+         Options go to the benchmark: `--json FILE` writes the figures there instead; `{NOT_FOR_THE_PAGE}`\n\
+         ({}) measures less and leaves the page as it is;\n\
+         `{AGAIN} FILE` ({}) shows an earlier run's JSON.\n",
+        rows.collect::<String>(),
+        with(NOT_FOR_THE_PAGE),
+        with(AGAIN),
     )
 }
 
 fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
-    let Bench { package, target, .. } = bench;
+    let Bench { package, name, .. } = bench;
     let is_for_the_page = !options.iter().any(|option| option == NOT_FOR_THE_PAGE);
     let files = if is_for_the_page { own_files(bench, options) } else { Vec::new() };
     let figures = figures_of_the_vm(bench, options)?;
-    let output = cargo(&["bench", "--quiet", "--package", package, "--bench", target, "--"])
+    let output = cargo(&["bench", "--quiet", "--package", package, "--bench", name, "--"])
         .args(options)
         .args(figures)
         .args(files)
@@ -158,17 +82,17 @@ fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
     let printed = String::from_utf8_lossy(&output.stdout);
     print!("{printed}");
     if output.status.success() && is_for_the_page {
-        page::put(bench.name, bench.look, &printed)?;
+        page::put(name, bench.look, &printed)?;
     }
     Ok(output.status.success())
 }
 
 /// The option that shows what was measured in the VM; nothing where nothing is measured there.
 fn figures_of_the_vm(bench: &Bench, options: &[String]) -> Result<Vec<String>> {
-    match bench.in_vm {
+    match &bench.programs_in_vm {
         Some(programs) if !options.iter().any(|option| option == AGAIN) => {
             let quick = options.iter().filter(|option| *option == NOT_FOR_THE_PAGE).cloned();
-            let file = in_vm::measure(bench.package, bench.target, programs, &quick.collect::<Vec<_>>())?;
+            let file = in_vm::measure(&bench.package, &bench.name, programs, &quick.collect::<Vec<_>>())?;
             Ok(vec![AGAIN.to_owned(), file.to_string_lossy().into_owned()])
         }
         _ => Ok(Vec::new()),
@@ -180,12 +104,13 @@ fn own_files(bench: &Bench, options: &[String]) -> Vec<String> {
     let is_given = |option: &str| {
         options.iter().any(|given| given == option || given.starts_with(&format!("{option}=")))
     };
-    let own = bench.files.iter().filter(|(option, _)| !is_given(option));
-    own.flat_map(|(option, ending)| {
-        let file = root().join("docs/benchmarks").join(format!("{}.{ending}", bench.name));
-        [(*option).to_owned(), file.to_string_lossy().into_owned()]
-    })
-    .collect()
+    let own = bench.files.iter().map(|ending| (format!("--{ending}"), ending));
+    own.filter(|(option, _)| !is_given(option))
+        .flat_map(|(option, ending)| {
+            let file = root().join("docs/benchmarks").join(format!("{}.{ending}", bench.name));
+            [option, file.to_string_lossy().into_owned()]
+        })
+        .collect()
 }
 
 /// Options that name a file. Cargo runs a benchmark in its package's folder, so a relative path would not lead where the
@@ -207,8 +132,8 @@ fn absolute_paths(options: &[String], folder: &Path) -> Vec<String> {
     result
 }
 
-fn refuse_name(name: &str) -> ExitCode {
-    let way_out = match suggest::nearest(name, BENCHES.iter().map(|bench| bench.name)) {
+fn refuse_name(name: &str, all: &[Bench]) -> ExitCode {
+    let way_out = match suggest::nearest(name, all.iter().map(|bench| &*bench.name)) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => "`cargo xtask bench --help` lists them.".to_owned(),
     };
@@ -239,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_file_that_the_user_names_takes_the_place_of_ours() {
-        let bench = &BENCHES[0];
+        let files = words(&["json", "svg"]);
+        let bench = &Bench { files, ..Bench::default() };
         let options = |options: &[&str]| {
             let own = own_files(bench, &words(options));
             own.into_iter().filter(|word| word.starts_with("--")).collect::<Vec<_>>()

@@ -34,14 +34,17 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
 
 /// The folder that cargo builds to, wherever `CARGO_TARGET_DIR` or a config file has put it.
 pub(crate) fn target_dir() -> Result<PathBuf> {
+    let folder = metadata()?["target_directory"].as_str().map(PathBuf::from);
+    folder.context("`cargo metadata` names no target folder")
+}
+
+/// What cargo says of the workspace.
+pub(crate) fn metadata() -> Result<Value> {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start `cargo metadata`")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    string_field(&text, "target_directory")
-        .map(PathBuf::from)
-        .context("`cargo metadata` names no target folder")
+    serde_json::from_slice(&output.stdout).context("`cargo metadata` prints no JSON")
 }
 
 /// Builds a package's program (unoptimised) and says where it lies.

@@ -18,7 +18,12 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Measures, with these programs, which are installed here if they are missing.
-pub(crate) fn measure(package: &str, bench: &str, programs: &[&str], options: &[String]) -> Result<PathBuf> {
+pub(crate) fn measure(
+    package: &str,
+    bench: &str,
+    programs: &[String],
+    options: &[String],
+) -> Result<PathBuf> {
     for program in programs {
         if let Some(missing) = install_program(program) {
             bail!("{}", missing.reason);

@@ -7,9 +7,10 @@ use crate::cargo::root;
 use anyhow::{Context, Result};
 
 /// What a benchmark prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Markdown, which the page takes as it is.
+    #[default]
     Markdown,
     /// Text in columns.
     Plain,
