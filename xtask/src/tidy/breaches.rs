@@ -182,6 +182,10 @@ fn a_mode_that_is_named_elsewhere_is_noticed() {
             (&[REGISTRY, (path, "#[cfg(test)]\nmod tests {\n    const MODE: &str = \"ipvs\";\n}\n")], 0),
             (&[REGISTRY, ("crates/dataplane/src/ipvs/mode.rs", "const NAME: &str = \"ipvs\";")], 0),
             (&[REGISTRY, ("crates/portway/tests/cli/run.rs", "run(\"ipvs\")")], 0),
+            (&[REGISTRY, ("crates/portway/tests/scenarios/real/mod.rs", "run(\"ipvs\")")], 1),
+            (&[REGISTRY, ("crates/portway/tests/scenarios/wrong/ipvs.txt", "\"ipvs\"")], 0),
+            (&[REGISTRY, ("xtask/src/bench.rs", "name: \"ipvs\",")], 1),
+            (&[REGISTRY, ("xtask/src/vm/smoke.rs", "name: \"ipvs\",")], 0),
             (
                 &[
                     (

@@ -3,7 +3,7 @@
 //! In: the files of the repository; `registry.rs` of dataplane lists the modes. Out: problems.
 //!
 //! Dependencies are followed from module to module of dataplane, so that a mode does not reach another through what they share.
-//! Tests may name modes: what `#[cfg(test)]` leaves out of programs is not looked at.
+//! Tests may name modes: what `#[cfg(test)]` leaves out of programs is not looked at. Those that walk the registry may not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,15 @@ const MAY_NAME_MODES: [(&str, &str); 5] = [
     ("crates/dataplane/src/programs.rs", "the iptables programs and their Debian package"),
     ("crates/dataplane/src/upstream/", "upstream's config dialect and its chains"),
     ("crates/portway/src/kubeproxy/", "upstream's config dialect"),
+];
+
+/// Tests and commands that ask every mode, which they know from the registry or from a manifest: files, or folders that end with `/`.
+const ASK_ALL_MODES: [&str; 5] = [
+    "crates/portway/tests/packets/main.rs",
+    "crates/portway/tests/packets/way.rs",
+    "crates/portway/tests/scenarios/",
+    "xtask/src/bench.rs",
+    "xtask/src/bench/",
 ];
 
 /// Crates whose words are not those of modes: the kernel has a subsystem `ipvs`.
@@ -180,7 +189,7 @@ fn is_used_in_root(root: &str, module: &str) -> bool {
 pub(super) fn are_named_at_home(files: &[File]) -> Vec<String> {
     let modes = product_modes(files);
     let mut problems = Vec::new();
-    for file in files.iter().filter(|file| is_product(&file.path)) {
+    for file in files.iter().filter(|file| knows_no_mode(&file.path)) {
         let home = file.path.strip_prefix(DATAPLANE).and_then(|inside| inside.split(['/', '.']).next());
         let code = product_code(file);
         for mode in modes.iter().filter(|mode| home != Some(mode)) {
@@ -195,15 +204,22 @@ pub(super) fn are_named_at_home(files: &[File]) -> Vec<String> {
     problems
 }
 
-fn is_product(path: &str) -> bool {
+/// Whether a file must know modes as values alone.
+fn knows_no_mode(path: &str) -> bool {
     let is_rust = std::path::Path::new(path).extension() == Some("rs".as_ref());
-    let may = |(place, _): &(&str, &str)| path == *place || place.ends_with('/') && path.starts_with(place);
-    is_rust
-        && path.starts_with("crates/")
+    is_rust && (is_product(path) || ASK_ALL_MODES.iter().any(|place| is_at(path, place)))
+}
+
+fn is_product(path: &str) -> bool {
+    path.starts_with("crates/")
         && path.contains("/src/")
         && !is_test(path)
         && !OTHER_WORDS.iter().any(|crates| path.starts_with(crates))
-        && !MAY_NAME_MODES.iter().any(may)
+        && !MAY_NAME_MODES.iter().any(|(place, _)| is_at(path, place))
+}
+
+fn is_at(path: &str, place: &str) -> bool {
+    path == place || place.ends_with('/') && path.starts_with(place)
 }
 
 /// The line on which code first names a mode: as a word that is not the kernel's, as a type, or as a whole text.
