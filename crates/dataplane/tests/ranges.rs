@@ -12,7 +12,8 @@ use dataplane::nftables::Options;
 use dataplane::nftables::sim::{Nftables, comparable, lines};
 use dataplane::sim::difference;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Family, Kernel, Protocol};
+use kernel::IpProtocol;
+use kernel::nft::{Family, Kernel};
 use kernel_sim::nft::{Fate, Path, SimPacket, Simulated};
 use serde_json::json;
 
@@ -88,7 +89,7 @@ fn ends(kernel: &Simulated) -> [Fate; 2] {
             path: Path::Arrives("uplink0".into()),
             source: source.into(),
             destination: [198, 51, 100, 1].into(),
-            protocol: Protocol::TCP,
+            protocol: IpProtocol::TCP,
             port: Some(80),
             mark: 0,
             priority: 0,
