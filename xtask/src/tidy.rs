@@ -133,7 +133,7 @@ fn unsafe_is_in_kernel(files: &[File]) -> Vec<String> {
 }
 
 /// What `kernel` may take from the model.
-const KERNEL_TAKES_OF_MODEL: [&str; 1] = ["Family"];
+const KERNEL_TAKES_OF_MODEL: [&str; 2] = ["Family", "Protocol"];
 
 /// The kernel crate takes plain network types from the model, and nothing that decides.
 fn kernel_knows_no_decisions(files: &[File]) -> Vec<String> {
@@ -142,10 +142,37 @@ fn kernel_knows_no_decisions(files: &[File]) -> Vec<String> {
         let code = file.code();
         for (_, rest) in word_positions(&code, "model").filter_map(|at| code.split_at_checked(at)) {
             let Some(taken) = rest.strip_prefix("model::") else { continue };
-            let name: String = taken.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if !KERNEL_TAKES_OF_MODEL.contains(&name.as_str()) {
+            let is_foreign = |name: &String| !KERNEL_TAKES_OF_MODEL.contains(&name.as_str());
+            for name in listed_names(taken).into_iter().filter(is_foreign) {
                 problems.push(format!(
                     "{}: takes `model::{name}`: crates/kernel takes {KERNEL_TAKES_OF_MODEL:?} alone (docs/decisions/0031)",
+                    file.path
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Where families and protocols are defined.
+const NETWORK_TYPES: &str = "crates/model/src/net.rs";
+
+/// A family and a protocol have one type each, so that nothing has to be turned from one into another.
+fn network_types_are_the_models(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust() && file.path != NETWORK_TYPES) {
+        let code = file.code();
+        for (kind, name) in
+            ["enum", "struct", "type"].iter().flat_map(|kind| KERNEL_TAKES_OF_MODEL.map(|name| (kind, name)))
+        {
+            let defines = |at: usize| {
+                let rest = code[at..].strip_prefix(kind).unwrap_or_default().trim_start();
+                rest.strip_prefix(name)
+                    .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+            };
+            if word_positions(&code, kind).any(defines) {
+                problems.push(format!(
+                    "{}: defines another `{name}`: use `model::{name}`, or name it after what it is, as `kernel::IpProtocol` (docs/decisions/0031)",
                     file.path
                 ));
             }
@@ -391,6 +418,11 @@ fn the_architecture_names_exactly_the_crates_that_exist() {
 #[test]
 fn the_kernel_takes_plain_types_of_the_model_alone() {
     assert_kept(kernel_knows_no_decisions);
+}
+
+#[test]
+fn a_family_and_a_protocol_have_one_type_each() {
+    assert_kept(network_types_are_the_models);
 }
 
 #[test]

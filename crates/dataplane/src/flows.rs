@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+use kernel::IpProtocol;
 use kernel::conntrack::{Conntrack, Entry, Error, Family, Filter};
 use kernel::sock_diag::{self, TcpSockets};
 use model::flows::{Flow, StaleFlows, VanishedFlows};
@@ -59,7 +60,7 @@ pub fn forget_by(
     let mut forgotten = Forgotten::default();
     for ((family, protocol), by_destination) in groups(stale) {
         let is_stale = &mut |entry: &Entry| by_destination.is_stale(protocol, entry);
-        for filter in by_destination.filters(way, conntrack.filters(), family, number(protocol)) {
+        for filter in by_destination.filters(way, conntrack.filters(), family, protocol.into()) {
             let done = conntrack.delete_where(&filter, is_stale)?;
             forgotten.looked_at += done.sent;
             forgotten.forgotten += done.deleted;
@@ -131,7 +132,7 @@ impl<'a> Found<'a> {
 }
 
 fn vanished_filters(vanished: &BTreeSet<VanishedFlows>, kernel_filters: bool) -> Vec<Filter> {
-    let tcp = number(Protocol::Tcp);
+    let tcp = IpProtocol::TCP;
     let mut destinations: BTreeMap<Family, BTreeSet<(IpAddr, u16)>> = BTreeMap::new();
     for destination in vanished.iter().flat_map(|flows| &flows.destinations) {
         destinations.entry(Family::of(destination.0)).or_default().insert(*destination);
@@ -166,7 +167,7 @@ impl ByDestination<'_> {
     }
 
     /// The listings to ask for.
-    fn filters(&self, way: Way, kernel_filters: bool, family: Family, protocol: u8) -> Vec<Filter> {
+    fn filters(&self, way: Way, kernel_filters: bool, family: Family, protocol: IpProtocol) -> Vec<Filter> {
         let is_one_by_one = match way {
             Way::OneByOne => true,
             Way::AllAtOnce => false,
@@ -177,15 +178,6 @@ impl ByDestination<'_> {
         }
         let destinations: BTreeSet<_> = self.0.keys().collect();
         destinations.into_iter().map(|destination| Filter::Destination(protocol, *destination)).collect()
-    }
-}
-
-/// The protocol's number in packets.
-const fn number(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => kernel::nft::Protocol::TCP.0,
-        Protocol::Udp => kernel::nft::Protocol::UDP.0,
-        Protocol::Sctp => kernel::nft::Protocol::SCTP.0,
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{ForwardingTable, ServicePort, ServicePortId};
+use model::{ForwardingTable, Frontend, ServicePort, ServicePortId};
 
 /// Maximum number of service ports that are quarantined in one sync, in modes where each costs a full read: this many are no accident.
 pub(crate) const QUARANTINED_MAX: usize = 100;
@@ -167,13 +167,37 @@ impl UnknownPrior {
     pub(crate) fn keeps_rules(&self) -> bool {
         self.has_found_rules == Some(true) && !self.ids.is_empty()
     }
+
+    /// Why these frontends of a previous process stay that no service port asks for, in a sentence; `None` where none does.
+    pub(crate) fn why_kept<'a>(
+        &self,
+        quarantine: &Quarantine,
+        kept: impl Iterator<Item = &'a Frontend>,
+    ) -> Option<String> {
+        let (id, reason) = quarantine.reasons().find(|(id, _)| self.ids.contains(id))?;
+        let kept = first_of(kept)?;
+        let refused = first_of([&id].into_iter().chain(self.ids.iter().filter(|other| **other != id)))?;
+        Some(format!(
+            "frontends of a previous process that no Service asks for stay ({kept}): the kernel refuses {refused}, and it is not known \
+             which rules were there for it before; they go one full sync after it is taken. Of {id} is said: {reason}"
+        ))
+    }
+}
+
+/// The first by name, and how many more there are.
+fn first_of<T: ToString>(mut all: impl Iterator<Item = T>) -> Option<String> {
+    let first = all.next()?.to_string();
+    match all.count() {
+        0 => Some(first),
+        more => Some(format!("{first} and {more} more")),
+    }
 }
 
 /// The frontends of these service ports.
 pub(crate) fn frontends<'a>(
     desired: &ForwardingTable,
     ids: impl Iterator<Item = &'a ServicePortId>,
-) -> BTreeSet<model::Frontend> {
+) -> BTreeSet<Frontend> {
     let ports = ids.filter_map(|id| desired.port(id));
     ports.flat_map(|port| port.routes.iter().map(|route| route.frontend)).collect()
 }

@@ -18,10 +18,11 @@
 
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::conntrack::Tuple;
 use kernel::nft::{
     Chain, ChainKind, Element, Error, Family, Field, Flags, Hook, HookPoint, Kernel, Match, Netlink,
-    Operation, Policy, Protocol, Reject, Rule, Selector, Set, Statement, Transaction, Value,
+    Operation, Policy, Reject, Rule, Selector, Set, Statement, Transaction, Value,
 };
 
 /// The name of the table.
@@ -89,7 +90,7 @@ fn table(transaction: &mut Transaction) {
 fn rule() -> Vec<Statement> {
     let key = vec![Selector::Source, Selector::SourcePort, Selector::Destination, Selector::Port];
     vec![
-        Statement::Match(Match::Protocol(Protocol::TCP)),
+        Statement::Match(Match::Protocol(IpProtocol::TCP)),
         Statement::Match(Match::MidStream),
         Statement::Match(Match::InSet { key, set: CONNECTIONS.into(), not: false }),
         Statement::Reject(Reject::TcpReset),

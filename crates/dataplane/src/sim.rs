@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{self, Protocol};
+use kernel::IpProtocol;
+use kernel::nft;
 use kernel_sim::nft::{Fate as KernelFate, Outcome, Path, SimPacket};
 use model::affinity::Memory;
 use model::fate::{OneOf, Payload, Remembered};
@@ -321,8 +322,8 @@ pub fn frontends(packet: &Packet) -> Vec<Frontend> {
 pub fn sim_packet(packet: &Packet, node: &NodeView) -> SimPacket {
     let is_own = node.is_own(packet.source);
     let (protocol, port) = match packet.payload {
-        Payload::Ping => (Protocol::ICMP, None),
-        Payload::Transport { protocol, port } => (protocol_number(protocol), Some(port)),
+        Payload::Ping => (IpProtocol::ICMP, None),
+        Payload::Transport { protocol, port } => (protocol.into(), Some(port)),
     };
     let interface = packet.interface.clone().unwrap_or_else(|| INTERFACE.into());
     SimPacket {
@@ -335,14 +336,6 @@ pub fn sim_packet(packet: &Packet, node: &NodeView) -> SimPacket {
         mark: FOREIGN_MARK,
         priority: 0,
         local: node.addresses.clone(),
-    }
-}
-
-fn protocol_number(protocol: model::Protocol) -> Protocol {
-    match protocol {
-        model::Protocol::Tcp => Protocol::TCP,
-        model::Protocol::Udp => Protocol::UDP,
-        model::Protocol::Sctp => Protocol::SCTP,
     }
 }
 

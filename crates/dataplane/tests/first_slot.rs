@@ -10,7 +10,8 @@ use cluster::Small;
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
 use dataplane::{Dataplane, Scope};
-use kernel::nft::{Element, Family, Kernel, Protocol, Transaction, Value};
+use kernel::IpProtocol;
+use kernel::nft::{Element, Family, Kernel, Transaction, Value};
 use kernel_sim::nft::{Fate, Path, SimPacket, Simulated};
 
 const TABLE: &str = "kube-proxy";
@@ -41,7 +42,7 @@ fn packet() -> SimPacket {
         path: Path::Arrives("veth0".into()),
         source: [10, 244, 1, 9].into(),
         destination: [10, 96, 0, 10].into(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(80),
         mark: 0,
         priority: 0,

@@ -11,8 +11,9 @@ use dataplane::iptables::Options;
 use dataplane::iptables::sim::Iptables;
 use dataplane::{Dataplane, Scope};
 use iptables_guides::{plain, service, slice, table};
+use kernel::IpProtocol;
 use kernel::nft;
-use kernel::xtables::{Error, Family, Protocol, State, Table, Variant, Xtables};
+use kernel::xtables::{Error, Family, State, Table, Variant, Xtables};
 use kernel_sim::nft::{Outcome, Path, SimPacket};
 use kernel_sim::xtables::Simulated;
 use model::ForwardingTable;
@@ -39,7 +40,7 @@ fn packet(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
         path,
         source,
         destination,
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(port),
         mark: 0,
         priority: 0,

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use dataplane::iptables::{self, Options};
 use iptables_guides::{plain, service, slice, table};
-use kernel::nft::{self, Protocol};
+use kernel::IpProtocol;
+use kernel::nft;
 use kernel::xtables::{State, Variant, Xtables};
 use kernel_sim::nft::{Fate, Path, SimPacket};
 use kernel_sim::xtables::Simulated;
@@ -47,7 +48,7 @@ fn tcp(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
         path,
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(port),
         mark: 0,
         priority: 0,

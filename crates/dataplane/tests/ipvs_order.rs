@@ -4,13 +4,14 @@
 use std::net::SocketAddr;
 
 use dataplane::ipvs::{Delta, Item, Place, SetId, Step, plan};
+use kernel::IpProtocol;
 use kernel::ipset::{self, Entry};
-use kernel::ipvs::{Protocol, Request, VirtualServer, What};
+use kernel::ipvs::{Request, VirtualServer, What};
 use model::Family;
 
 const PLACE: Place = Place {
     ip: std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 96, 0, 1)),
-    protocol: Protocol::TCP,
+    protocol: IpProtocol::TCP,
     port: 80,
 };
 

@@ -111,3 +111,50 @@ fn after_a_restart_a_service_that_is_refused_at_once_is_still_served_by_what_the
     // nftables, and iptables by each program.
     assert!(asked.len() >= 4, "{asked:?}");
 }
+
+#[test]
+fn while_a_refused_service_keeps_rules_that_no_service_asks_for_they_are_named_with_it_and_the_reason() {
+    let mut asked = BTreeSet::new();
+    for mode in registry::MODES {
+        let settings = ModeSettings::of(*mode);
+        for mut first in mode.simulate(&settings) {
+            let mut small = Small::new();
+            for (name, address) in [("web", "10.96.0.1"), ("gone", "10.96.0.2")] {
+                service(&mut small, name, address, &[]);
+                small.endpoints(name, &["10.244.0.1"]);
+            }
+            first.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            small.remove("gone");
+            service(&mut small, "web", "10.96.0.1", &[REFUSED]);
+            let mut node = first.restart(&settings);
+            if !node.refuse(Some(ip(REFUSED))) {
+                continue;
+            }
+            let early = node.copy().dataplane().sync(&small.table, Scope::AllThatIsKnown).unwrap();
+            assert!(early.stays.is_empty(), "{}: it stays until all is known anyway: {early:?}", node.name());
+            let synced = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            let reason = synced.refused.values().next().unwrap();
+            if synced.kept.is_empty() {
+                assert!(synced.stays.is_empty(), "{}: {synced:?}", node.name());
+                continue;
+            }
+            asked.insert(node.name());
+            let [told] = &synced.stays[..] else { panic!("{}: {synced:?}", node.name()) };
+            for part in ["(10.96.0.2:80/tcp)", "the kernel refuses default/web/tcp,", reason] {
+                assert!(told.contains(part), "{}: {told}", node.name());
+            }
+            node.refuse(None);
+            let taken = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            let next = node.dataplane().sync(&small.table, Scope::Everything).unwrap();
+            assert!(taken.stays.is_empty() && next.stays.is_empty(), "{}: {taken:?}", node.name());
+            assert_eq!(
+                (next.kept, next.left_behind),
+                (BTreeSet::new(), synced.kept),
+                "{}: it goes",
+                node.name()
+            );
+        }
+    }
+    // iptables and userspace, by each program. nftables knows which rules the refused one had.
+    assert!(asked.len() >= 4, "{asked:?}");
+}

@@ -6,9 +6,10 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use kernel::IpProtocol;
 use kernel::nft::{
     Chain, ChainKind, Comment, DnatTo, Element, Family, Field, Hook, HookPoint, Kernel, Netlink, Operation,
-    Policy, PriorityFrom, Protocol, Rule, Selector, Set, Statement, Transaction, Value, Verdict,
+    Policy, PriorityFrom, Rule, Selector, Set, Statement, Transaction, Value, Verdict,
 };
 
 const FAMILY: Family = Family::V4;
@@ -50,7 +51,7 @@ fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
 
 fn frontend(service: u32) -> [Value; 3] {
     let address = Ipv4Addr::from_bits(0x0a60_0000 + service);
-    [Value::Ipv4(address), Value::Protocol(Protocol::TCP), Value::Port(80)]
+    [Value::Ipv4(address), Value::Protocol(IpProtocol::TCP), Value::Port(80)]
 }
 
 fn class(service: u32, slots: u32) -> Element {

@@ -34,6 +34,7 @@ pub mod forward_filter;
 #[cfg(test)]
 mod fuzz;
 pub mod host;
+mod ip_protocol;
 pub mod ipset;
 pub mod ipvs;
 pub mod limit;
@@ -50,4 +51,5 @@ pub mod socket;
 pub mod sysctl;
 pub mod xtables;
 
+pub use ip_protocol::IpProtocol;
 pub use rule_packets::RulePackets;

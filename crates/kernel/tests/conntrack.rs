@@ -6,12 +6,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use kernel::IpProtocol;
 use kernel::conntrack::{Conntrack, Entry, Error, Family, Filter, Tuple, Zone};
 use kernel_sim::conntrack::Simulated;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
+const TCP: IpProtocol = IpProtocol::TCP;
+const UDP: IpProtocol = IpProtocol::UDP;
+const SCTP: IpProtocol = IpProtocol::SCTP;
 
 fn at(ip: &str, port: u16) -> (IpAddr, u16) {
     (ip.parse().unwrap(), port)
@@ -32,7 +33,7 @@ fn endpoint(family: Family, last: u8) -> (IpAddr, u16) {
     at(&format!("{prefix}{last}"), 5353)
 }
 
-fn flow(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16), answers: (IpAddr, u16)) -> Entry {
+fn flow(protocol: IpProtocol, from: (IpAddr, u16), to: (IpAddr, u16), answers: (IpAddr, u16)) -> Entry {
     let original = Tuple { source: from, destination: to };
     let reply = Tuple { source: answers, destination: from };
     Entry { protocol, original, reply, zone: Zone::default(), id: None }
@@ -245,7 +246,7 @@ mod needs_root {
 
     /// The layout with a UDP service of two endpoints, which sends every packet to the first.
     fn serve_udp(family: nft::Family) -> bool {
-        use nft::{Element, Operation, Protocol, Value};
+        use nft::{Element, Operation, Value};
         let lines = match family {
             nft::Family::V4 => ["addr add 10.1.0.1/32 dev lo", "route add 10.96.0.0/16 dev lo"],
             nft::Family::V6 => ["addr add fd00:1::1/128 dev lo nodad", "-6 route add fd00:96::/32 dev lo"],
@@ -253,7 +254,7 @@ mod needs_root {
         if !common::ip(&["link set lo up"]) || !common::ip(&lines) {
             return false;
         }
-        let frontend = [layout::service(family, 8).into(), Value::Protocol(Protocol::UDP), Value::Port(53)];
+        let frontend = [layout::service(family, 8).into(), Value::Protocol(UDP), Value::Port(53)];
         let class = Element::new(&frontend).values(&[Value::Priority(layout::PICK_2)]);
         let slot = |slot| {
             let [address, protocol, port] = frontend;

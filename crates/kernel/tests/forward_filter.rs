@@ -7,8 +7,8 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::forward_filter::{Filter, Packet, Verdict};
-use kernel::nft::Protocol;
 use playground::namespace::Namespace;
 
 /// Nothing that shall come takes so long; a datagram that is dropped is followed by one that is not.
@@ -108,7 +108,7 @@ impl Stage {
             out_interface: Some("docker0".to_owned()),
             source,
             destination,
-            protocol: Protocol::UDP,
+            protocol: IpProtocol::UDP,
             source_port: None,
             destination_port: Some(PORT),
             is_destination_translated: false,

@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use kernel::ipset::{Entry, Family, FoundSet, Ipsets, Kind, Protocol, Request, Set, SetName};
+use kernel::IpProtocol;
+use kernel::ipset::{Entry, Family, FoundSet, Ipsets, Kind, Request, Set, SetName};
 use kernel_sim::ipset::Simulated;
 
 fn name(text: &str) -> SetName {
@@ -31,7 +32,7 @@ fn set_of(kind: Kind) -> SetName {
 /// Three entries of a kind.
 fn entries(kind: Kind) -> Vec<Entry> {
     let net = |f: Family, bits: u8| ipnet::IpNet::new(ip(f, 200), bits).unwrap().trunc();
-    let (tcp, udp, sctp) = (Protocol::TCP, Protocol::UDP, Protocol::SCTP);
+    let (tcp, udp, sctp) = (IpProtocol::TCP, IpProtocol::UDP, IpProtocol::SCTP);
     match kind {
         Kind::Ip(f) => vec![Entry::Ip(ip(f, 1)), Entry::Ip(ip(f, 2)), Entry::Ip(ip(f, 9))],
         Kind::IpPort(f) => vec![
@@ -101,7 +102,7 @@ fn refusals() -> Vec<Vec<Request>> {
         vec![
             Request::Add(set_of(v4), Entry::Ip(ip(Family::V6, 1))),
             Request::Add(set_of(v6), Entry::Ip(ip(Family::V4, 1))),
-            Request::Add(set_of(nets), Entry::IpPortNet(ip(Family::V4, 1), Protocol::TCP, 80, everywhere)),
+            Request::Add(set_of(nets), Entry::IpPortNet(ip(Family::V4, 1), IpProtocol::TCP, 80, everywhere)),
         ],
         [Request::Create(small)].into_iter().chain(fill).collect(),
         vec![
@@ -171,7 +172,7 @@ mod needs_root {
     #[test]
     fn root_ten_thousand_entries_go_in_and_come_back() {
         let Some(mut real) = real() else { return };
-        let ports = (0..10_000).map(|at| Entry::IpPort(ip(Family::V4, 1), Protocol::UDP, at));
+        let ports = (0..10_000).map(|at| Entry::IpPort(ip(Family::V4, 1), IpProtocol::UDP, at));
         let entries: BTreeSet<Entry> = ports.collect();
         let set = name("MANY");
         let mut requests = vec![Request::Create(Set::new(set.clone(), Kind::IpPort(Family::V4)))];

@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::layout::{self, TABLE, pod, service};
+use kernel::IpProtocol;
 use kernel::nft::{
     Chain, ChainKind, Element, Family, Field, Flags, Hook, HookPoint, Kernel, Match, Netlink, Operation,
-    Part, Policy, Prefix, Protocol, Rule, Selector, Set, Side, Statement, Transaction, Value, Verdict,
+    Part, Policy, Prefix, Rule, Selector, Set, Side, Statement, Transaction, Value, Verdict,
 };
 
 const CONNECTIONS: usize = 40;
@@ -171,7 +172,7 @@ fn root_a_source_outside_every_allowed_range_is_dropped() {
         let length = if family == Family::V4 { 31 } else { 127 };
         let allowed = Element::interval(&[
             Part::Exact(service(family, 50).into()),
-            Part::Exact(Value::Protocol(Protocol::UDP)),
+            Part::Exact(Value::Protocol(IpProtocol::UDP)),
             Part::Range(Value::Port(80), Value::Port(90)),
             Part::Prefix(address, length),
         ]);

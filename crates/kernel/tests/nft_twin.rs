@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use common::layout::{self, PICK_2, STICKY, pod, service};
-use kernel::nft::{Error, Family, Kernel, Operation, Protocol, Reject, Transaction};
+use kernel::IpProtocol;
+use kernel::nft::{Error, Family, Kernel, Operation, Reject, Transaction};
 use kernel_sim::nft::{Fate, Outcome, Path, SimPacket, Simulated};
 
 const START: Duration = Duration::from_secs(1_000);
@@ -25,7 +26,7 @@ fn packet(family: Family, source: IpAddr, destination: IpAddr) -> SimPacket {
         path: Path::Arrives("veth0".into()),
         source,
         destination,
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(80),
         mark: 0,
         priority: 0,
@@ -73,7 +74,7 @@ fn a_service_without_endpoints_is_refused_by_reset_or_icmp() {
     let family = Family::V4;
     let mut tcp = packet(family, pod(family, 9), service(family, 40));
     assert_eq!(send(&mut twin(family), &tcp, 0).fate, Fate::Rejected(Reject::TcpReset));
-    tcp.protocol = Protocol::UDP;
+    tcp.protocol = IpProtocol::UDP;
     assert_eq!(send(&mut twin(family), &tcp, 0).fate, Fate::Untouched, "udp is another frontend");
 }
 
@@ -81,7 +82,7 @@ fn a_service_without_endpoints_is_refused_by_reset_or_icmp() {
 fn other_traffic_is_untouched() {
     for family in Family::ALL {
         let mut ping = packet(family, pod(family, 9), service(family, 10));
-        (ping.protocol, ping.port) = (Protocol::ICMP, None);
+        (ping.protocol, ping.port) = (IpProtocol::ICMP, None);
         assert_eq!(send(&mut twin(family), &ping, 0).fate, Fate::Untouched);
         let other = packet(family, pod(family, 9), pod(family, 2));
         assert_eq!(send(&mut twin(family), &other, 0).fate, Fate::Untouched);

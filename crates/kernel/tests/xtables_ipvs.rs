@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kernel::ipvs::{Ipvs as _, Protocol, RealServer, Request, VirtualServer, What};
+use kernel::IpProtocol;
+use kernel::ipvs::{Ipvs as _, RealServer, Request, VirtualServer, What};
 use kernel::nft;
 use kernel::xtables::{Family, Variant, Xtables};
 use kernel_sim::nft::{Fate, Path, SimPacket};
@@ -18,7 +19,7 @@ use kernel_sim::xtables::Simulated;
 fn balancer(texts: &[&str]) -> Simulated {
     let mut twin = Simulated::new(Variant::Nft, Family::V4);
     let mut ipvs = kernel_sim::ipvs::Simulated::default();
-    let what = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
+    let what = What::Address("10.96.0.1:80".parse().unwrap(), IpProtocol::TCP);
     let add = |text: &str| Request::AddServer(what, RealServer::masquerading(text.parse().unwrap(), 1));
     let requests = [
         Request::Add(VirtualServer::new(what, "rr")),
@@ -41,7 +42,7 @@ fn dialled(path: Path) -> SimPacket {
         path,
         source: "192.168.0.9".parse().unwrap(),
         destination: to.ip(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(to.port()),
         mark: 0,
         priority: 0,
@@ -98,7 +99,7 @@ fn ipvs_takes_what_this_host_sends_behind_the_nat_table() {
 fn a_virtual_server_without_real_ones_refuses_and_a_client_comes_back_where_it_was() {
     let twin = balancer(&[]);
     let mut ipvs = twin.ipvs.clone().unwrap();
-    let what = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
+    let what = What::Address("10.96.0.1:80".parse().unwrap(), IpProtocol::TCP);
     let persistent = VirtualServer { persistence_s: Some(60), ..VirtualServer::new(what, "rr") };
     ipvs.run(&[Request::Change(persistent)]).unwrap();
     let arrives = dialled(Path::Arrives("eth0".to_owned()));

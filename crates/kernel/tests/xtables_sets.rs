@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use kernel::ipset::{self, Entry, Ipsets, Kind, Protocol, Request, Set};
+use kernel::IpProtocol;
+use kernel::ipset::{self, Entry, Ipsets, Kind, Request, Set};
 use kernel::nft;
 use kernel::xtables::{Family, FoundRule, Is, Match, Rule, SetName, Side, Target, Variant, Xtables};
 use kernel_sim::nft::{Fate, Path, SimPacket};
@@ -30,7 +31,7 @@ fn ip(family: Family, last: u8) -> IpAddr {
 /// A set of each kind, and one of the other family. The client is `.9`.
 fn sets(family: Family) -> Vec<Request> {
     let other = if family == Family::V4 { Family::V6 } else { Family::V4 };
-    let (f, tcp) = (family, Protocol::TCP);
+    let (f, tcp) = (family, IpProtocol::TCP);
     let net = IpNet::new(ip(family, 9), if family == Family::V4 { 29 } else { 125 }).unwrap();
     let one = ip(family, 1);
     let create = |text: &str, kind| Request::Create(Set::new(name(text), kind));
@@ -43,7 +44,7 @@ fn sets(family: Family) -> Vec<Request> {
         create("PORT", Kind::Port),
         Request::Add(name("IP"), Entry::Ip(one)),
         Request::Add(name("IP-PORT"), Entry::IpPort(one, tcp, 80)),
-        Request::Add(name("IP-PORT"), Entry::IpPort(one, Protocol::UDP, 81)),
+        Request::Add(name("IP-PORT"), Entry::IpPort(one, IpProtocol::UDP, 81)),
         Request::Add(name("IP-PORT-IP"), Entry::IpPortIp(one, tcp, 80, ip(family, 9))),
         Request::Add(name("IP-PORT-NET"), Entry::IpPortNet(one, tcp, 81, net)),
         Request::Add(name("PORT"), Entry::Port(80)),
@@ -76,7 +77,7 @@ fn packet(family: Family, to: SocketAddr) -> SimPacket {
         path: Path::Output,
         source: ip(family, 9),
         destination: to.ip(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(to.port()),
         mark: 0,
         priority: 0,
@@ -143,9 +144,11 @@ fn a_set_of_ports_knows_no_sctp() {
     let mut twin = twin(Variant::Nft, Family::V4);
     twin.restore("*filter\n-A OUTPUT -m set --match-set PORT dst -j DROP\nCOMMIT\n").unwrap();
     let [to, ..] = targets(Family::V4);
-    for (protocol, fate) in
-        [(Protocol::UDP, Fate::Dropped), (Protocol::SCTP, Fate::Untouched), (Protocol::ICMP, Fate::Untouched)]
-    {
+    for (protocol, fate) in [
+        (IpProtocol::UDP, Fate::Dropped),
+        (IpProtocol::SCTP, Fate::Untouched),
+        (IpProtocol::ICMP, Fate::Untouched),
+    ] {
         let packet = SimPacket { protocol, ..packet(Family::V4, to) };
         assert_eq!(twin.send(&packet, Duration::ZERO, &mut |_| false).fate, fate, "{protocol:?}");
     }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{Protocol, Reject};
+use kernel::IpProtocol;
+use kernel::nft::Reject;
 use kernel::xtables::{Family, State, Variant, Xtables};
 use kernel_sim::nft::{Fate, Path, SimPacket};
 use kernel_sim::xtables::Simulated;
@@ -35,7 +36,7 @@ fn packet(path: Path, source: &str, destination: &str, port: u16) -> SimPacket {
         path,
         source: ip(source),
         destination: ip(destination),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(port),
         mark: 0x1,
         priority: 0,

@@ -1,17 +1,20 @@
 //! Asks a server one question, from any place, and tells how it ended.
 //!
-//! Absent on purpose: trying again. A lost answer is what the tests look for.
+//! Absent on purpose: trying again, as a lost answer is what the tests look for; and SCTP, for which not every kernel has sockets: see
+//! `sctp.rs`.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use model::Protocol;
+
 use crate::namespace::socket::{connect_from, report_icmp_errors, reset_on_close};
 
 use crate::patience::patient;
 use crate::place::Place;
-use crate::reply::{Outcome, Protocol};
+use crate::reply::Outcome;
 
 /// How to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,16 @@ pub(crate) fn ask_here(protocol: Protocol, destination: SocketAddr, how: &Ask) -
     match protocol {
         Protocol::Tcp => ask_tcp(destination, how, start),
         Protocol::Udp => outcome(ask_udp(destination, how), start),
+        Protocol::Sctp => Outcome::of_error(&no_sctp(), start.elapsed()),
     }
+}
+
+/// What SCTP is answered here: the playground has the first packets of an association and no socket.
+pub(crate) fn no_sctp() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "SCTP is asked with `sctp_init` alone, once and without a connection",
+    )
 }
 
 fn outcome(line: io::Result<String>, start: Instant) -> Outcome {
@@ -135,4 +147,16 @@ pub(crate) fn read_line(reader: &mut impl BufRead) -> io::Result<String> {
 fn left(limit: Duration, start: Instant) -> io::Result<Duration> {
     let left = limit.saturating_sub(start.elapsed());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_over_sctp_is_told_what_to_use() {
+        let there = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 80);
+        let outcome = ask_here(Protocol::Sctp, there, &Ask::default());
+        assert!(matches!(&outcome, Outcome::Broken { what } if what.contains("sctp_init")), "{outcome}");
+    }
 }

@@ -7,10 +7,12 @@ use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::client::{Ask, ask_datagram, connect_here, read_line, udp_here};
+use model::Protocol;
+
+use crate::client::{Ask, ask_datagram, connect_here, no_sctp, read_line, udp_here};
 use crate::patience::patient;
 use crate::place::Place;
-use crate::reply::{Outcome, Protocol, Reply};
+use crate::reply::{Outcome, Reply};
 
 /// A connection or a UDP flow that is kept.
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl Wire {
         Ok(match protocol {
             Protocol::Tcp => Self::Tcp(BufReader::new(connect_here(destination, how)?)),
             Protocol::Udp => Self::Udp(udp_here(destination, how)?),
+            Protocol::Sctp => return Err(no_sctp()),
         })
     }
 }

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use model::Protocol;
+
 use crate::client::{Ask, ask_here};
 use crate::error::{Result, Trying};
 use crate::patience::patient;
 use crate::place::Place;
-use crate::reply::{Outcome, Protocol, Reply};
+use crate::reply::{Outcome, Reply};
 
 /// So many failures are kept in words; all are counted.
 const FAILURES_KEPT: usize = 20;

@@ -47,15 +47,6 @@ impl FromStr for Reply {
     }
 }
 
-/// The transport of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// A connection of its own for each question.
-    Tcp,
-    /// One datagram, from a port of its own.
-    Udp,
-}
-
 /// How a question ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {

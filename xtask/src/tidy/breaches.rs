@@ -206,11 +206,27 @@ fn a_decision_in_the_kernel_is_noticed() {
     check(
         kernel_knows_no_decisions,
         &[
-            (&[(path, "pub use model::Family;")], 0),
+            (&[(path, "pub use model::{Family, Protocol};")], 0),
             (&[(path, "use model::ForwardingTable;")], 1),
             (&[(path, "use model::{Family, Route};")], 1),
             (&[(path, "// as model::Route")], 0),
             (&[("crates/dataplane/src/lib.rs", "use model::Route;")], 0),
+        ],
+    );
+}
+
+#[test]
+fn a_second_family_or_protocol_is_noticed() {
+    let path = "crates/playground/src/reply.rs";
+    check(
+        network_types_are_the_models,
+        &[
+            (&[("crates/model/src/net.rs", "pub enum Protocol { Tcp } pub enum Family { V4 }")], 0),
+            (&[(path, "pub enum Protocol {\n    Tcp,\n}")], 1),
+            (&[(path, "pub struct Protocol(pub u8);")], 1),
+            (&[(path, "type  Family = u8;\nenum Protocol {}")], 2),
+            (&[(path, "pub struct IpProtocol(pub u8);\nenum ProtocolKind {}\npub use model::Protocol;")], 0),
+            (&[(path, "// enum Protocol\nenum Match { Protocol(IpProtocol) }")], 0),
         ],
     );
 }

@@ -11,7 +11,6 @@ use std::net::IpAddr;
 
 use kernel::forward_filter::{Filter, Packet as Filtered, Verdict};
 use kernel::host::{RouteKind, RouteTable};
-use kernel::nft::Protocol as KernelProtocol;
 use kernel::xtables;
 use model::fate::{OneOf, Payload};
 use model::net::{IpNet, show_address_and_port};
@@ -348,11 +347,7 @@ impl Path {
             out_interface: self.out_link.clone(),
             source,
             destination: self.endpoint,
-            protocol: match self.protocol {
-                Protocol::Tcp => KernelProtocol::TCP,
-                Protocol::Udp => KernelProtocol::UDP,
-                Protocol::Sctp => KernelProtocol::SCTP,
-            },
+            protocol: self.protocol.into(),
             source_port: None,
             destination_port: Some(self.endpoint_port),
             is_destination_translated: true,

@@ -9,8 +9,12 @@ fn at(text: &str) -> (IpAddr, u16) {
     (ip.parse().unwrap(), port.parse().unwrap())
 }
 
+const TCP: IpProtocol = IpProtocol::TCP;
+const UDP: IpProtocol = IpProtocol::UDP;
+const SCTP: IpProtocol = IpProtocol::SCTP;
+
 /// A flow of this protocol from a client to the first, answered by the second.
-fn flow(id: u32, protocol: u8, to: &str, answers: &str) -> Entry {
+fn flow(id: u32, protocol: IpProtocol, to: &str, answers: &str) -> Entry {
     let (to, answers) = (at(to), at(answers));
     let client = at(if to.0.is_ipv4() { "10.244.0.9 40000" } else { "fd00:244::9 40000" });
     let original = Tuple { source: client, destination: to };
@@ -18,7 +22,7 @@ fn flow(id: u32, protocol: u8, to: &str, answers: &str) -> Entry {
     Entry { protocol, original, reply, zone: Zone::default(), id: Some(id) }
 }
 
-fn tracker(flows: &[(u8, &str, &str)]) -> Simulated {
+fn tracker(flows: &[(IpProtocol, &str, &str)]) -> Simulated {
     let numbered = (1..).zip(flows).map(|(id, (protocol, to, answers))| flow(id, *protocol, to, answers));
     Simulated { entries: numbered.collect(), ..Simulated::default() }
 }
@@ -29,7 +33,7 @@ fn stale(protocol: Protocol, destination: &str, still_served_by: &[&str]) -> Sta
 }
 
 /// Forgets in every way; all leave the same flows, which are returned by number.
-fn left(flows: &[(u8, &str, &str)], stale: &[StaleFlows]) -> Vec<u32> {
+fn left(flows: &[(IpProtocol, &str, &str)], stale: &[StaleFlows]) -> Vec<u32> {
     let stale: BTreeSet<_> = stale.iter().cloned().collect();
     let mut answers = Vec::new();
     for way in [Way::OneByOne, Way::AllAtOnce, Way::Quicker] {
@@ -49,12 +53,12 @@ fn left(flows: &[(u8, &str, &str)], stale: &[StaleFlows]) -> Vec<u32> {
 #[test]
 fn flows_of_others_are_left_alone() {
     let flows = [
-        (17, "10.96.0.10 53", "10.244.1.5 53"),
-        (17, "10.96.0.10 54", "10.244.1.5 53"),
-        (17, "10.96.0.11 53", "10.244.1.5 53"),
-        (17, "10.244.1.5 53", "10.244.1.5 53"),
-        (132, "10.96.0.10 53", "10.244.1.5 53"),
-        (17, "fd00:96::10 53", "fd00:244::5 53"),
+        (UDP, "10.96.0.10 53", "10.244.1.5 53"),
+        (UDP, "10.96.0.10 54", "10.244.1.5 53"),
+        (UDP, "10.96.0.11 53", "10.244.1.5 53"),
+        (UDP, "10.244.1.5 53", "10.244.1.5 53"),
+        (SCTP, "10.96.0.10 53", "10.244.1.5 53"),
+        (UDP, "fd00:96::10 53", "fd00:244::5 53"),
     ];
     assert_eq!(left(&flows, &[stale(Protocol::Udp, "10.96.0.10 53", &[])]), [2, 3, 4, 5, 6]);
     assert_eq!(left(&flows, &[]), [1, 2, 3, 4, 5, 6]);
@@ -63,10 +67,10 @@ fn flows_of_others_are_left_alone() {
 #[test]
 fn flows_whose_endpoint_serves_go_on_and_untranslated_ones_do_not() {
     let flows = [
-        (17, "10.96.0.10 53", "10.244.1.5 53"),
-        (17, "10.96.0.10 53", "10.244.1.5 5353"),
-        (17, "10.96.0.10 53", "10.244.1.6 53"),
-        (17, "10.96.0.10 53", "10.96.0.10 53"),
+        (UDP, "10.96.0.10 53", "10.244.1.5 53"),
+        (UDP, "10.96.0.10 53", "10.244.1.5 5353"),
+        (UDP, "10.96.0.10 53", "10.244.1.6 53"),
+        (UDP, "10.96.0.10 53", "10.96.0.10 53"),
     ];
     let served = stale(Protocol::Udp, "10.96.0.10 53", &["10.244.1.5 53"]);
     assert_eq!(left(&flows, &[served]), [1]);
@@ -75,11 +79,11 @@ fn flows_whose_endpoint_serves_go_on_and_untranslated_ones_do_not() {
 #[test]
 fn both_families_and_udp_and_sctp_are_forgotten() {
     let flows = [
-        (17, "10.96.0.10 53", "10.244.1.5 53"),
-        (132, "10.96.0.10 53", "10.244.1.5 53"),
-        (17, "fd00:96::10 53", "fd00:244::5 53"),
-        (132, "fd00:96::10 53", "fd00:244::5 53"),
-        (17, "fd00:96::10 53", "fd00:244::6 53"),
+        (UDP, "10.96.0.10 53", "10.244.1.5 53"),
+        (SCTP, "10.96.0.10 53", "10.244.1.5 53"),
+        (UDP, "fd00:96::10 53", "fd00:244::5 53"),
+        (SCTP, "fd00:96::10 53", "fd00:244::5 53"),
+        (UDP, "fd00:96::10 53", "fd00:244::6 53"),
     ];
     let all = [
         stale(Protocol::Udp, "10.96.0.10 53", &[]),
@@ -92,7 +96,7 @@ fn both_families_and_udp_and_sctp_are_forgotten() {
 
 #[test]
 fn tcp_is_never_forgotten() {
-    let flows = [(6, "10.96.0.10 53", "10.244.1.5 53"), (17, "10.96.0.10 53", "10.244.1.5 53")];
+    let flows = [(TCP, "10.96.0.10 53", "10.244.1.5 53"), (UDP, "10.96.0.10 53", "10.244.1.5 53")];
     assert_eq!(left(&flows, &[stale(Protocol::Tcp, "10.96.0.10 53", &[])]), [1, 2]);
     assert_eq!(left(&flows, &[stale(Protocol::Udp, "10.96.0.10 53", &[])]), [1]);
 }
@@ -107,9 +111,9 @@ fn few_destinations_are_asked_for_one_by_one_and_many_at_once() {
         forget(&mut tracker, &destinations(count)).unwrap();
         tracker.listings
     };
-    let all = [Filter::Protocol(Family::V4, 17)];
+    let all = [Filter::Protocol(Family::V4, UDP)];
     assert_eq!(listings(0, false), []);
-    assert_eq!(listings(1, false), [Filter::Destination(17, at("10.96.0.0 53"))]);
+    assert_eq!(listings(1, false), [Filter::Destination(UDP, at("10.96.0.0 53"))]);
     assert_eq!(listings(ONE_BY_ONE_LIMIT, false).len(), ONE_BY_ONE_LIMIT);
     assert_eq!(listings(ONE_BY_ONE_LIMIT + 1, false), all);
     assert_eq!(listings(1, true), all);
@@ -118,8 +122,8 @@ fn few_destinations_are_asked_for_one_by_one_and_many_at_once() {
 #[test]
 fn a_flow_that_ends_by_itself_meanwhile_is_no_error_and_not_counted() {
     let mut tracker =
-        tracker(&[(17, "10.96.0.10 53", "10.244.1.5 53"), (17, "10.96.0.11 53", "10.244.1.5 53")]);
-    tracker.ending = BTreeSet::from([flow(1, 17, "10.96.0.10 53", "10.244.1.5 53")]);
+        tracker(&[(UDP, "10.96.0.10 53", "10.244.1.5 53"), (UDP, "10.96.0.11 53", "10.244.1.5 53")]);
+    tracker.ending = BTreeSet::from([flow(1, UDP, "10.96.0.10 53", "10.244.1.5 53")]);
     let both = ["10.96.0.10 53", "10.96.0.11 53"].map(|to| stale(Protocol::Udp, to, &[]));
     let done = forget(&mut tracker, &both.into()).unwrap();
     assert_eq!(done, Forgotten { looked_at: 2, forgotten: 1 });
@@ -140,7 +144,7 @@ fn what_is_forgotten_is_what_the_model_calls_stale() {
     let (destinations, endpoints) =
         (["10.96.0.1 53", "10.96.0.2 53", "10.96.0.1 54"], ["10.244.0.1 53", "10.244.0.2 53"]);
     let mut flows = Vec::new();
-    for protocol in [6, 17, 132] {
+    for protocol in [TCP, UDP, SCTP] {
         flows.extend(
             destinations
                 .iter()
@@ -158,8 +162,8 @@ fn what_is_forgotten_is_what_the_model_calls_stale() {
     }
     let mut count = 0;
     for (first, second) in sets.iter().flat_map(|first| sets.iter().map(move |second| (first, second))) {
-        let is_kept = |(protocol, to, by): &(u8, &str, &str)| {
-            let protocol = Protocol::ALL.into_iter().find(|p| number(*p) == *protocol).unwrap();
+        let is_kept = |(protocol, to, by): &(IpProtocol, &str, &str)| {
+            let protocol = protocol.transport().unwrap();
             let flow = Flow { protocol, destination: at(to), answered_by: at(by) };
             protocol == Protocol::Tcp || !first.contains(&flow) && !second.contains(&flow)
         };
@@ -184,14 +188,14 @@ fn vanished(endpoint: &str, destinations: &[&str]) -> VanishedFlows {
 #[test]
 fn only_connections_to_the_vanished_endpoint_end_whatever_the_kernel_sends() {
     let flows = [
-        (6, "10.96.0.10 80", "10.244.1.5 8080"),
-        (6, "192.168.0.1 30080", "10.244.1.5 8080"),
-        (6, "10.96.0.10 80", "10.244.1.6 8080"),
-        (6, "10.244.1.5 8080", "10.244.1.5 8080"),
-        (6, "10.96.0.11 80", "10.244.1.5 8080"),
-        (17, "10.96.0.10 80", "10.244.1.5 8080"),
-        (6, "fd00:96::10 80", "fd00:244::5 8080"),
-        (6, "fd00:96::10 80", "fd00:244::6 8080"),
+        (TCP, "10.96.0.10 80", "10.244.1.5 8080"),
+        (TCP, "192.168.0.1 30080", "10.244.1.5 8080"),
+        (TCP, "10.96.0.10 80", "10.244.1.6 8080"),
+        (TCP, "10.244.1.5 8080", "10.244.1.5 8080"),
+        (TCP, "10.96.0.11 80", "10.244.1.5 8080"),
+        (UDP, "10.96.0.10 80", "10.244.1.5 8080"),
+        (TCP, "fd00:96::10 80", "fd00:244::5 8080"),
+        (TCP, "fd00:96::10 80", "fd00:244::6 8080"),
     ];
     let all = BTreeSet::from([
         vanished("10.244.1.5 8080", &["10.96.0.10 80", "192.168.0.1 30080"]),
@@ -210,7 +214,7 @@ fn only_connections_to_the_vanished_endpoint_end_whatever_the_kernel_sends() {
 
 #[test]
 fn sockets_of_this_host_are_ended_and_a_kernel_that_cannot_says_so() {
-    let mut tracker = tracker(&[(6, "10.96.0.10 80", "10.244.1.5 8080")]);
+    let mut tracker = tracker(&[(TCP, "10.96.0.10 80", "10.244.1.5 8080")]);
     let all = BTreeSet::from([vanished("10.244.1.5 8080", &["10.96.0.10 80"])]);
     let found = Found::read(&mut tracker, &all).unwrap();
     let socket = ("10.244.0.9:40000".parse().unwrap(), "10.96.0.10:80".parse().unwrap());

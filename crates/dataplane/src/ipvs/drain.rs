@@ -72,14 +72,14 @@ impl Drain {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ipvs::Protocol;
+    use kernel::IpProtocol;
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(600);
 
     fn server(last: u8) -> (What, SocketAddr) {
-        let what = What::Address(SocketAddr::from(([10, 96, 0, 1], 80)), Protocol::TCP);
+        let what = What::Address(SocketAddr::from(([10, 96, 0, 1], 80)), IpProtocol::TCP);
         (what, SocketAddr::from(([10, 244, 0, last], 8080)))
     }
 

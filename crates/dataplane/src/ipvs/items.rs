@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use kernel::ipset::{Entry, Protocol};
+use kernel::IpProtocol;
+use kernel::ipset::Entry;
 use kernel::ipvs::{VirtualServer, What};
 use model::{Family, Frontend, ServicePortId};
 
 use super::names::SetId;
-use crate::xtables::number_of;
 
 /// Where something is dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub struct Place {
     /// The address.
     pub ip: IpAddr,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: IpProtocol,
     /// The port.
     pub port: u16,
 }
@@ -54,8 +54,7 @@ impl Item {
     /// The frontend of a virtual server by address, as if it were no node port.
     pub(super) fn frontend(&self) -> Option<Frontend> {
         let Item::Server(VirtualServer { what: What::Address(at, protocol), .. }) = self else { return None };
-        let protocol = model::Protocol::ALL.into_iter().find(|one| number_of(*one) == *protocol)?;
-        Some(Frontend::Address { ip: at.ip(), protocol, port: at.port() })
+        Some(Frontend::Address { ip: at.ip(), protocol: protocol.transport()?, port: at.port() })
     }
 }
 

@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn place(port: u16) -> Place {
-        Place { ip: [192, 168, 0, 1].into(), protocol: kernel::ipset::Protocol::TCP, port }
+        Place { ip: [192, 168, 0, 1].into(), protocol: kernel::IpProtocol::TCP, port }
     }
 
     #[test]

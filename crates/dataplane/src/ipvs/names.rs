@@ -1,8 +1,8 @@
 //! What sets, chains and marks are called. All of them are ours alone: upstream's, and those of other modes, may be there beside
 //! them, so that a switch from one to the other leaves no moment without service.
 
+use kernel::IpProtocol;
 use kernel::ipset::{Kind, Set, SetName};
-use kernel::ipvs::Protocol;
 use kernel::xtables::ChainName;
 use model::Family;
 
@@ -44,15 +44,15 @@ pub(super) const MARKS_MAX: u16 = 0x4000;
 
 /// Upstream's sets of node ports, and the protocol of each: with them its virtual servers on addresses of this host are known. Sets
 /// of SCTP say their protocol themselves, but for those before 1.15.
-const NODE_PORTS_OF_UPSTREAM: [(&str, Protocol); 8] = [
-    ("NODE-PORT-TCP", Protocol::TCP),
-    ("NODE-PORT-LOCAL-TCP", Protocol::TCP),
-    ("NODE-PORT-UDP", Protocol::UDP),
-    ("NODE-PORT-LOCAL-UDP", Protocol::UDP),
-    ("NODE-PORT-SCTP", Protocol::SCTP),
-    ("NODE-PORT-LOCAL-SCTP", Protocol::SCTP),
-    ("NODE-PORT-SCTP-HASH", Protocol::SCTP),
-    ("NODE-PORT-LOCAL-SCTP-HASH", Protocol::SCTP),
+const NODE_PORTS_OF_UPSTREAM: [(&str, IpProtocol); 8] = [
+    ("NODE-PORT-TCP", IpProtocol::TCP),
+    ("NODE-PORT-LOCAL-TCP", IpProtocol::TCP),
+    ("NODE-PORT-UDP", IpProtocol::UDP),
+    ("NODE-PORT-LOCAL-UDP", IpProtocol::UDP),
+    ("NODE-PORT-SCTP", IpProtocol::SCTP),
+    ("NODE-PORT-LOCAL-SCTP", IpProtocol::SCTP),
+    ("NODE-PORT-SCTP-HASH", IpProtocol::SCTP),
+    ("NODE-PORT-LOCAL-SCTP-HASH", IpProtocol::SCTP),
 ];
 
 /// All of upstream's other sets, of any version. Names begin with `KUBE-`, or `KUBE-6-`, and end after 31 letters.
@@ -77,7 +77,7 @@ pub(super) fn is_of_upstream(name: &str) -> bool {
 }
 
 /// The protocol of the node ports in a set of this name, if it is upstream's.
-pub(super) fn node_ports_of_upstream(name: &str) -> Option<Protocol> {
+pub(super) fn node_ports_of_upstream(name: &str) -> Option<IpProtocol> {
     let found = NODE_PORTS_OF_UPSTREAM.iter().find(|(word, _)| is_upstreams(name, word));
     found.map(|(_, protocol)| *protocol)
 }
@@ -222,10 +222,10 @@ mod tests {
         for (name, is_theirs, protocol) in [
             ("KUBE-CLUSTER-IP", true, None),
             ("KUBE-6-LOAD-BALANCER-SOURCE-CID", true, None),
-            ("KUBE-NODE-PORT-UDP", true, Some(Protocol::UDP)),
-            ("KUBE-NODE-PORT-LOCAL-SCTP-HASH", true, Some(Protocol::SCTP)),
-            ("KUBE-6-NODE-PORT-LOCAL-SCTP-HAS", true, Some(Protocol::SCTP)),
-            ("KUBE-NODE-PORT-SCTP", true, Some(Protocol::SCTP)),
+            ("KUBE-NODE-PORT-UDP", true, Some(IpProtocol::UDP)),
+            ("KUBE-NODE-PORT-LOCAL-SCTP-HASH", true, Some(IpProtocol::SCTP)),
+            ("KUBE-6-NODE-PORT-LOCAL-SCTP-HAS", true, Some(IpProtocol::SCTP)),
+            ("KUBE-NODE-PORT-SCTP", true, Some(IpProtocol::SCTP)),
             ("KUBE-CLUSTER-IPS", false, None),
             ("KUBE-MINE", false, None),
             ("CLUSTER-IP", false, None),

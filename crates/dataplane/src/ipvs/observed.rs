@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use kernel::IpProtocol;
 use kernel::ipset::{Entry, FoundSet, SetName};
-use kernel::ipvs::{Forwarding, Protocol, VirtualServer, What};
+use kernel::ipvs::{Forwarding, VirtualServer, What};
 use kernel::xtables::{FoundRule, FoundTable, Is, Match, Rule, Table, Target, Xtables};
 use model::Family;
 use model::net::IpNet;
@@ -110,7 +111,7 @@ fn read_addresses(
 
 /// What tells upstream's virtual servers.
 struct Upstream {
-    node_ports: BTreeSet<(Protocol, u16)>,
+    node_ports: BTreeSet<(IpProtocol, u16)>,
 }
 
 impl Upstream {

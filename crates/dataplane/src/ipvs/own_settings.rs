@@ -7,16 +7,16 @@ use kernel::ipvs::Timeouts;
 use super::{DUMMY, Options, Scheduler};
 use crate::mode::ModeSettings;
 use crate::programs;
-use crate::settings::{Commands, Field, Kind, Setting, Values, milliseconds, parse_cidr, parse_interface};
+use crate::settings::{Commands, Field, Kind, Setting, Values, parse_cidr, parse_interface};
 
-const SCHEDULER: &str = "ipvs-scheduler";
-const EXCLUDED: &str = "ipvs-exclude-cidrs";
-const STRICT_ARP: &str = "ipvs-strict-arp";
-const INTERFACE: &str = "ipvs-interface";
-const DRAIN_LIMIT: &str = "ipvs-drain-limit";
-const TCP_TIMEOUT: &str = "ipvs-tcp-timeout";
-const TCP_FIN_TIMEOUT: &str = "ipvs-tcpfin-timeout";
-const UDP_TIMEOUT: &str = "ipvs-udp-timeout";
+pub(super) const SCHEDULER: &str = "ipvs-scheduler";
+pub(super) const EXCLUDED: &str = "ipvs-exclude-cidrs";
+pub(super) const STRICT_ARP: &str = "ipvs-strict-arp";
+pub(super) const INTERFACE: &str = "ipvs-interface";
+pub(super) const DRAIN_LIMIT: &str = "ipvs-drain-limit";
+pub(super) const TCP_TIMEOUT: &str = "ipvs-tcp-timeout";
+pub(super) const TCP_FIN_TIMEOUT: &str = "ipvs-tcpfin-timeout";
+pub(super) const UDP_TIMEOUT: &str = "ipvs-udp-timeout";
 
 const fn own(flag: &'static str, kind: Kind, help: &'static str) -> Setting {
     Setting { flag, kind, help, heading: Some("Mode ipvs"), commands: Commands::RULES, field: None }
@@ -118,7 +118,7 @@ pub(super) fn options(settings: &ModeSettings) -> Options {
     Options { masquerade_mark: settings.masquerade_mark(), ..own_options(&settings.own) }
 }
 
-fn own_options(values: &Values) -> Options {
+pub(super) fn own_options(values: &Values) -> Options {
     let usual = Options::default();
     let seconds = |flag| values.time(flag).map_or(0, whole_seconds);
     Options {
@@ -136,23 +136,6 @@ fn own_options(values: &Values) -> Options {
     }
 }
 
-/// The values that make these options.
-pub(super) fn values(options: &Options) -> Values {
-    let mut values = Values::default();
-    if let Some(scheduler) = options.scheduler {
-        values.set(SCHEDULER, vec![scheduler.to_string()]);
-    }
-    values.set(EXCLUDED, options.excluded.iter().map(ToString::to_string).collect());
-    values.set(STRICT_ARP, vec![options.strict_arp.to_string()]);
-    values.set(INTERFACE, vec![options.interface.clone()]);
-    values.set(DRAIN_LIMIT, vec![milliseconds(options.drain_limit)]);
-    let Timeouts { tcp_s, tcp_fin_s, udp_s } = options.timeouts;
-    for (flag, seconds) in [(TCP_TIMEOUT, tcp_s), (TCP_FIN_TIMEOUT, tcp_fin_s), (UDP_TIMEOUT, udp_s)] {
-        values.set(flag, vec![milliseconds(Duration::from_secs(seconds.into()))]);
-    }
-    values
-}
-
 /// The kernel counts in seconds. Less than one of them is one: 0 would mean something else.
 fn whole_seconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
@@ -160,28 +143,16 @@ fn whole_seconds(time: Duration) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status::IpvsStatus;
     use super::*;
-
-    #[test]
-    fn options_come_back_from_the_values_that_they_make() {
-        let options = Options {
-            scheduler: Scheduler::named("lc").ok(),
-            interface: "eth0".to_owned(),
-            excluded: vec!["192.0.2.0/24".parse().unwrap()],
-            strict_arp: true,
-            drain_limit: Duration::from_secs(5),
-            timeouts: Timeouts { tcp_s: 1, tcp_fin_s: 2, udp_s: 3 },
-            ..Options::default()
-        };
-        assert_eq!(format!("{:?}", own_options(&values(&options))), format!("{options:?}"));
-    }
+    use crate::settings::milliseconds;
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {
         let before = Options { strict_arp: true, interface: "eth0".to_owned(), ..Options::default() };
         let mut said = Values::default();
         said.set(UDP_TIMEOUT, vec![milliseconds(Duration::from_millis(1))]);
-        let after = own_options(&said.over(values(&before)));
+        let after = own_options(&said.over(IpvsStatus::of(&before, None).values()));
         assert_eq!((after.strict_arp, after.interface.as_str()), (true, "eth0"));
         assert_eq!((after.timeouts.udp_s, after.timeouts.tcp_s), (1, 0));
     }

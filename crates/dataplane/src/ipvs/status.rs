@@ -6,8 +6,12 @@ use kernel::ipvs::Timeouts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Options, Scheduler};
+use super::Options;
+use super::own_settings::{
+    DRAIN_LIMIT, EXCLUDED, INTERFACE, SCHEDULER, STRICT_ARP, TCP_FIN_TIMEOUT, TCP_TIMEOUT, UDP_TIMEOUT,
+};
 use crate::Leaving;
+use crate::settings::{Values, milliseconds};
 
 /// What was chosen, and what is left of what is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,23 +76,28 @@ impl IpvsStatus {
         ]
     }
 
-    /// What was chosen, as far as it is understood here: another version may tell more.
-    pub(super) fn options(&self) -> Options {
-        let [tcp_s, tcp_fin_s, udp_s] = self.timeouts_seconds;
-        Options {
-            scheduler: self.scheduler.as_deref().and_then(|name| Scheduler::named(name).ok()),
-            interface: self.interface.clone(),
-            excluded: self.excluded.iter().filter_map(|text| model::net::parse_cidr(text)).collect(),
-            strict_arp: self.strict_arp,
-            drain_limit: Duration::from_secs(self.drain_limit_seconds),
-            timeouts: Timeouts { tcp_s, tcp_fin_s, udp_s },
-            ..Options::default()
+    /// What was chosen, as settings.
+    pub(super) fn values(&self) -> Values {
+        let mut values = Values::default();
+        if let Some(scheduler) = &self.scheduler {
+            values.set(SCHEDULER, vec![scheduler.clone()]);
         }
+        values.set(EXCLUDED, self.excluded.clone());
+        values.set(STRICT_ARP, vec![self.strict_arp.to_string()]);
+        values.set(INTERFACE, vec![self.interface.clone()]);
+        let timeouts = [TCP_TIMEOUT, TCP_FIN_TIMEOUT, UDP_TIMEOUT].into_iter().zip(self.timeouts_seconds);
+        let timeouts = timeouts.map(|(flag, seconds)| (flag, u64::from(seconds)));
+        for (flag, seconds) in timeouts.chain([(DRAIN_LIMIT, self.drain_limit_seconds)]) {
+            values.set(flag, vec![milliseconds(Duration::from_secs(seconds))]);
+        }
+        values
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Scheduler;
+    use super::super::own_settings::own_options;
     use super::*;
 
     #[test]
@@ -104,6 +113,6 @@ mod tests {
         };
         let told = IpvsStatus::of(&options, Some(Leaving { count: 2, longest: Duration::from_secs(9) }));
         assert_eq!((told.draining, told.longest_draining_seconds), (2, Some(9)));
-        assert_eq!(format!("{:?}", told.options()), format!("{options:?}"));
+        assert_eq!(format!("{:?}", own_options(&told.values())), format!("{options:?}"));
     }
 }

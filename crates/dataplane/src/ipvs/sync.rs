@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ipvs::{Protocol, Request, What};
+use kernel::IpProtocol;
+use kernel::ipvs::{Request, What};
 use kernel::xtables::Xtables;
 use model::flows::VanishedFlows;
 use model::table::NodeView;
@@ -271,7 +272,7 @@ impl<X: Xtables, D: Doors> Ipvs<X, D> {
     }
 
     /// The protocols of virtual servers by mark: the kernel knows none of them, but each is one service port's.
-    fn protocols_by_mark(&self) -> BTreeMap<What, Protocol> {
+    fn protocols_by_mark(&self) -> BTreeMap<What, IpProtocol> {
         let outside = self.wanted.items.outside();
         let by_mark = |(place, mark): (Place, u32)| (What::Mark(mark, Family::of(place.ip)), place.protocol);
         outside.map(by_mark).collect()

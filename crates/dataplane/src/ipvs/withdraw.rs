@@ -13,8 +13,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use kernel::IpProtocol;
 use kernel::ipset::{self, Entry};
-use kernel::ipvs::{Protocol, Request, What};
+use kernel::ipvs::{Request, What};
 use model::Family;
 use model::flows::StaleFlows;
 
@@ -112,7 +113,7 @@ fn connections(doors: &mut dyn Doors, what: &What) -> Result<u32, SyncError> {
 
 fn stale(overdue: &BTreeSet<What>) -> BTreeSet<StaleFlows> {
     let udp = overdue.iter().filter_map(|what| match what {
-        What::Address(at, Protocol::UDP) => Some((at.ip(), at.port())),
+        What::Address(at, IpProtocol::UDP) => Some((at.ip(), at.port())),
         _ => None,
     });
     let flows = |destination| StaleFlows {

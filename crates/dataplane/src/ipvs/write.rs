@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use kernel::IpProtocol;
 use kernel::ipset::{self, Entry};
-use kernel::ipvs::{Protocol, Request, What};
+use kernel::ipvs::{Request, What};
 use kernel::{host, ipvs};
 use model::Family;
 
@@ -132,6 +133,6 @@ pub(super) fn deleted(steps: &[Step]) -> impl Iterator<Item = What> + '_ {
 }
 
 /// Whether real servers of a protocol have connections worth waiting for.
-pub(super) fn has_connections(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::UDP | Protocol::SCTP)
+pub(super) fn has_connections(protocol: IpProtocol) -> bool {
+    !matches!(protocol, IpProtocol::UDP | IpProtocol::SCTP)
 }

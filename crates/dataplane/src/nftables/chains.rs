@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::nft::{
     Bits, Chain, ChainKind, DnatTo, Hook, HookPoint, InterfaceName, Match, Name, Pattern, Policy, Prefix,
-    PriorityFrom, Protocol, Reject, Rule, Selector, Side, Statement, Verdict,
+    PriorityFrom, Reject, Rule, Selector, Side, Statement, Verdict,
 };
 use model::table::{Masquerade, NodeView, PodDetector};
-use model::{Family, NodePortAddress};
+use model::{Family, NodePortAddress, Protocol};
 
 use super::Options;
 use super::class::{Class, Door, Forward};
@@ -20,15 +21,9 @@ use super::layout::{LOCAL_SLOTS, PRIORITY_FLAG, SetId, sticky};
 /// Where refusals are answered.
 pub(super) const REFUSE: &str = "refuse";
 const ROUTE: &str = "route";
-/// Where packets to node ports on loopback addresses are counted that no listener of ours takes: a rule for each of [`PROTOCOLS`], whatever
+/// Where packets to node ports on loopback addresses are counted that no listener of ours takes: a rule for each of [`Protocol::ALL`], in that order, whatever
 /// leads there, so that it is never written anew and counts on.
 pub(super) const LOCALHOST: &str = "localhost-node-ports";
-/// The protocols of node ports, in the order of the rules.
-pub(super) const PROTOCOLS: [(Protocol, model::Protocol); 3] = [
-    (Protocol::TCP, model::Protocol::Tcp),
-    (Protocol::UDP, model::Protocol::Udp),
-    (Protocol::SCTP, model::Protocol::Sctp),
-];
 const ROUTE_NODE_PORT: &str = "route-node-port";
 const OUTSIDE: &str = "outside";
 const OUTSIDE_NODE_PORT: &str = "outside-node-port";
@@ -149,7 +144,7 @@ impl Writer<'_> {
         self.chain(Chain::new(ROUTE_NODE_PORT), self.route_node_port());
         self.chain(Chain::new(OUTSIDE_NODE_PORT), outside_chain(SetId::NodePortClasses));
         self.chain(Chain::new(REFUSE), refuse());
-        self.chain(Chain::new(LOCALHOST), PROTOCOLS.map(|(protocol, _)| count_node_port(protocol)));
+        self.chain(Chain::new(LOCALHOST), Protocol::ALL.map(count_node_port));
     }
 
     /// What this host sends to loopback addresses and no listener of ours takes is counted, if it is for a node port.
@@ -158,7 +153,7 @@ impl Writer<'_> {
         let mut rule =
             vec![Statement::Match(Match::InPrefix { side: Side::Destination, prefix, not: false })];
         if self.base.localhost_listens {
-            rule.push(Statement::Match(Match::Protocol(Protocol::SCTP)));
+            rule.push(Statement::Match(Match::Protocol(IpProtocol::SCTP)));
         }
         rule.push(Statement::jump(LOCALHOST));
         rule
@@ -336,7 +331,7 @@ fn base_filter(name: &str, point: HookPoint, priority: i32) -> Chain {
 fn drop_stray_reply() -> Vec<Statement> {
     vec![
         Statement::Match(Match::CtStateInvalid),
-        Statement::Match(Match::Protocol(Protocol::TCP)),
+        Statement::Match(Match::Protocol(IpProtocol::TCP)),
         Statement::Match(Match::TcpMidStream),
         in_set(vec![Selector::Source, Selector::SourcePort], SetId::ReplySources),
         Statement::Verdict(Verdict::Drop),
@@ -370,7 +365,7 @@ fn ask(door: Door, frontends: SetId, classes: SetId) -> Vec<Statement> {
 /// only be asked into the priority, which is none of our numbers afterwards.
 fn count_node_port(protocol: Protocol) -> Vec<Statement> {
     vec![
-        Statement::Match(Match::Protocol(protocol)),
+        Statement::Match(Match::Protocol(protocol.into())),
         priority_from(key(Door::NodePort), SetId::NodePorts),
         Statement::Counter,
         Statement::SetPriority(PriorityFrom::Bits(Bits::Be(0))),
@@ -388,7 +383,7 @@ fn outside_chain(classes: SetId) -> Vec<Vec<Statement>> {
 /// TCP is refused by a reset: ICMP errors are rate limited per client, and a lost one is a timeout.
 fn refuse() -> Vec<Vec<Statement>> {
     vec![
-        vec![Statement::Match(Match::Protocol(Protocol::TCP)), Statement::Reject(Reject::TcpReset)],
+        vec![Statement::Match(Match::Protocol(IpProtocol::TCP)), Statement::Reject(Reject::TcpReset)],
         vec![Statement::Reject(Reject::PortUnreachable)],
     ]
 }

@@ -171,7 +171,7 @@ impl Writer<'_> {
             }
             for endpoint in pool.endpoints() {
                 let Some(number) = sticky.endpoint(endpoint.address, endpoint.port) else { continue };
-                let key = [protocol_value(protocol), Value::Priority(number | local_bit)];
+                let key = [Value::Protocol(protocol.into()), Value::Priority(number | local_bit)];
                 let target = [endpoint.address.into(), Value::Port(endpoint.port)];
                 let element = Element::new(&key).values(&target).comment(&self.comment);
                 self.needs.own.push((SetId::StickyEndpoints, element));
@@ -199,19 +199,11 @@ fn slot_owners(pool: &Pool) -> impl Iterator<Item = (IpAddr, u16)> {
 }
 
 fn frontend_key(frontend: &Frontend) -> (Door, Vec<Value>) {
-    let (protocol, port) = (protocol_value(frontend.protocol()), Value::Port(frontend.port()));
+    let (protocol, port) = (Value::Protocol(frontend.protocol().into()), Value::Port(frontend.port()));
     match frontend {
         Frontend::Address { ip, .. } => (Door::Address, vec![(*ip).into(), protocol, port]),
         Frontend::NodePort { .. } => (Door::NodePort, vec![protocol, port]),
     }
-}
-
-fn protocol_value(protocol: Protocol) -> Value {
-    Value::Protocol(match protocol {
-        Protocol::Tcp => kernel::nft::Protocol::TCP,
-        Protocol::Udp => kernel::nft::Protocol::UDP,
-        Protocol::Sctp => kernel::nft::Protocol::SCTP,
-    })
 }
 
 fn sets(door: Door) -> Sets {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use kernel::nft::{Chain, Data, Element, Family, Listed, ListedSet, Name, Rule, Value};
-use model::{ForwardingTable, Frontend, Protocol};
+use model::{ForwardingTable, Frontend};
 
 use super::adopt::{Kept, doors};
 use super::chains::Chains;
@@ -156,7 +156,8 @@ impl Observed {
                 };
                 let there = if order.is_le() { found.next() } else { None };
                 let new = if order.is_ge() { left.next() } else { None };
-                if there == new {
+                // The plan must know of every guard: a source range of a frontend that stays guarded goes at once.
+                if there == new && set != SetId::Guarded {
                     continue;
                 }
                 if let Some(there) =
@@ -228,18 +229,12 @@ fn frontend(element: &Element, family: Family) -> Option<Frontend> {
 }
 
 fn frontend_of(values: &[Value], family: Family) -> Option<Frontend> {
-    let protocol = |number: kernel::nft::Protocol| match number {
-        kernel::nft::Protocol::TCP => Some(Protocol::Tcp),
-        kernel::nft::Protocol::UDP => Some(Protocol::Udp),
-        kernel::nft::Protocol::SCTP => Some(Protocol::Sctp),
-        _ => None,
-    };
     match values[..] {
         [address, Value::Protocol(number), Value::Port(port)] => {
-            Some(Frontend::Address { ip: address.ip()?, protocol: protocol(number)?, port })
+            Some(Frontend::Address { ip: address.ip()?, protocol: number.transport()?, port })
         }
         [Value::Protocol(number), Value::Port(port)] => {
-            Some(Frontend::NodePort { family, protocol: protocol(number)?, port })
+            Some(Frontend::NodePort { family, protocol: number.transport()?, port })
         }
         _ => None,
     }

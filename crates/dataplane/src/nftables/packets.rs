@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kernel::nft::Kernel;
 use model::{Family, Protocol};
 
-use super::chains::{LOCALHOST, PROTOCOLS};
+use super::chains::LOCALHOST;
 use super::layout::TABLE;
 use crate::counted::{Met, RunningCount};
 
@@ -21,10 +21,10 @@ impl PacketCounts {
     pub(super) fn look(&mut self, kernel: &mut impl Kernel, families: impl Iterator<Item = Family>) {
         for family in families {
             let Ok(Some(counts)) = kernel.packets(family, TABLE, LOCALHOST) else { continue };
-            for (at, (_, protocol)) in PROTOCOLS.into_iter().enumerate() {
+            for (at, protocol) in Protocol::ALL.into_iter().enumerate() {
                 let met = match counts.len() {
                     0 => Met::NoRule,
-                    len if len == PROTOCOLS.len() => Met::Packets(counts[at]),
+                    len if len == Protocol::ALL.len() => Met::Packets(counts[at]),
                     // Somebody has added a rule, or taken one away: which is which is known after the next comparison.
                     _ => Met::Unknown,
                 };

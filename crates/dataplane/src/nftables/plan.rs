@@ -2,18 +2,23 @@
 //!
 //! Write first, delete later. A transaction is atomic for each lookup, not for each packet: a packet that has read "three
 //! slots" may look for the third just after it was deleted. So a transaction adds and replaces, and what is no more named
-//! goes in a following one. Two kinds go at once:
+//! goes in a following one. Three kinds go at once:
 //!
 //! - what a packet asks first (frontends): nothing was read before that leads there;
-//! - ranges that stand in the way of a new one: the kernel takes no two that overlap. Each lookup sees one or the other.
+//! - ranges that stand in the way of a new one: the kernel takes no two that overlap. Each lookup sees one or the other;
+//! - ranges of a frontend that stays guarded: as long as one is there its clients come in, and by now the frontend may have other
+//!   endpoints, or be another Service's.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::nft::{Chain, Element, Name, Operation, Rule, Transaction, Tuple};
+use kernel::nft::{Chain, Element, Name, Operation, Rule, Transaction, Tuple, Value};
 
 use super::chains::Chains;
 use super::layout::SetId;
+
+/// Address, protocol and port: what the key of a source range begins with.
+const FRONTEND_FIELDS: usize = 3;
 
 /// Which element: a set does not hold two of the same key.
 pub(super) type ElementKey = (SetId, Tuple, Option<Box<Tuple>>);
@@ -163,8 +168,20 @@ impl Plan {
         let is_in_the_way = |set: &SetId, old: &Element| {
             old.end.is_some() && added.get(set).is_some_and(|added| added.iter().any(|new| overlap(old, new)))
         };
-        let at_once = gone.filter(|(key, old)| key.0.is_entry() || is_in_the_way(&key.0, old));
-        at_once.map(|(key, _)| key.clone()).collect()
+        let goes_at_once = |key: &ElementKey, old: &Element| {
+            key.0.is_entry() || self.is_revoked(key) || is_in_the_way(&key.0, old)
+        };
+        gone.filter(|(key, old)| goes_at_once(key, old)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Is it a source range of a frontend that is guarded after the change? Where the guard goes, the range waits: a packet that has found
+    /// the guard looks for its source.
+    fn is_revoked(&self, (set, key, _): &ElementKey) -> bool {
+        let guard = || {
+            let frontend: Vec<Value> = key.values().take(FRONTEND_FIELDS).collect();
+            (SetId::Guarded, Tuple::new(&frontend), None)
+        };
+        *set == SetId::AllowedSources && self.after.contains_key(&guard())
     }
 
     fn found<'a>(&'a self, key: &ElementKey, pending: &'a PendingDeletes) -> Option<&'a Element> {

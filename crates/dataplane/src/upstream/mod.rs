@@ -364,17 +364,6 @@ pub fn hidden<X: Xtables>(known: &KnownChains, found: &mut Found<X>) -> Option<H
     refused.max_by_key(|hidden| hidden.is_seen)
 }
 
-/// Whether there is anything of theirs behind this door that could be removed.
-pub fn find(known: &KnownChains, door: &mut impl Xtables) -> Result<bool, Error> {
-    for table in TABLES {
-        let removal = look(known, door, table, Occasion::TakeOver(None))?;
-        if removal.is_some_and(|removal| !removal.texts.is_empty()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// Clears the tables behind one door of all chains that are known.
 pub fn clear_all(known: &KnownChains, door: &mut impl Xtables) -> Result<(), Error> {
     TABLES.into_iter().try_for_each(|table| clear(known, door, table, Occasion::Cleanup).map(drop))

@@ -111,6 +111,14 @@ fn nat_goes_first_and_each_table_at_once() {
     assert_eq!(tables, ["*nat", "*filter", "*mangle"]);
 }
 
+/// Whether there is anything of theirs behind this door that could be removed.
+fn has_any(door: &mut dyn Xtables) -> bool {
+    TABLES.into_iter().any(|table| {
+        let removal = look(known_chains(), door, table, Occasion::TakeOver(None)).unwrap();
+        removal.is_some_and(|removal| !removal.texts.is_empty())
+    })
+}
+
 #[test]
 fn many_chains_go_in_pieces_after_one_cut() {
     let mut door = door(&[NAT]);
@@ -129,14 +137,14 @@ fn many_chains_go_in_pieces_after_one_cut() {
         .texts
         .iter()
         .for_each(|text| door.restore(text).unwrap_or_else(|error| panic!("{error}\n{text}")));
-    assert_eq!(find(known_chains(), &mut door), Ok(false));
+    assert!(!has_any(&mut door));
 }
 
 #[test]
 fn a_second_time_finds_nothing() {
     let (_, mut door) = take(door(&[NAT, FILTER, MANGLE]));
     door.restored.clear();
-    assert_eq!(find(known_chains(), &mut door), Ok(false));
+    assert!(!has_any(&mut door));
     let (done, door) = take(door);
     assert_eq!((done, door.restored.len()), (TakeOver::default(), 0));
 }
@@ -212,7 +220,7 @@ fn after_a_failure_the_tables_behind_it_stay() {
     let (done, mut door) = take(twin);
     assert!(matches!(&done.problems[..], [Problem::Failed { table: Table::Nat, .. }]), "{done:?}");
     assert!(done.removed.is_empty() && done.problems[0].retry_helps());
-    assert_eq!(find(known_chains(), &mut door), Ok(true));
+    assert!(has_any(&mut door));
 }
 
 /// A jump to a chain, with the words of the userspace mode's.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use kernel::xtables::{self, FoundRule, FoundTable, Match, Result, Rule, Table, Target, Xtables};
+use kernel::xtables::{FoundRule, FoundTable, Match, Result, Rule, Table, Target, Xtables};
 use model::{Family, Frontend, Protocol};
 
 use super::names::{self, is_of_a_service_port};
@@ -115,11 +115,9 @@ fn port_of(rule: &Rule) -> Option<u16> {
 
 fn protocol(part: &Match) -> Option<Protocol> {
     match part {
-        Match::Protocol(xtables::Protocol::TCP) | Match::PlainProtocol(xtables::Protocol::TCP) => {
-            Some(Protocol::Tcp)
-        }
-        Match::Protocol(xtables::Protocol::UDP) | Match::PlainProtocol(xtables::Protocol::UDP) => {
-            Some(Protocol::Udp)
+        // The relay carries no SCTP.
+        Match::Protocol(found) | Match::PlainProtocol(found) => {
+            found.transport().filter(|protocol| *protocol != Protocol::Sctp)
         }
         _ => None,
     }

@@ -178,8 +178,16 @@ impl<X: Xtables> FamilyState<X> {
         self.accepted.accept();
         self.unknown_prior.known();
         self.unknown_prior.only(&self.quarantine);
+        synced.stays.extend(self.why_kept(synced));
         synced.refused.extend(self.quarantine.reasons());
         Ok(())
+    }
+
+    /// Why rules of a previous process stay though all that should be there is known.
+    fn why_kept(&self, synced: &Synced) -> Option<String> {
+        let kept = synced.kept.iter().filter(|frontend| frontend.family() == self.family);
+        let is_due_to_refusal = !self.keeps_leftovers && self.unknown_prior.keeps_rules();
+        is_due_to_refusal.then(|| self.unknown_prior.why_kept(&self.quarantine, kept)).flatten()
     }
 
     fn sync_changed<S: Style>(

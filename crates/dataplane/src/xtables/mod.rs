@@ -47,7 +47,7 @@ pub(crate) use names::{CANARY, NODE_PORTS, SERVICES, hash, name};
 pub(crate) use node_ports::{NodePorts, loopback};
 pub(crate) use observed::frontend;
 pub(crate) use pods::Pods;
-pub(crate) use port::{comment_of, frontend_parts, is_local, number_of, pools, routes_of};
+pub(crate) use port::{comment_of, frontend_parts, is_local, pools, routes_of};
 pub(crate) use refusals::{Refusals, filter_jumps, refusal, sources, states};
 pub(crate) use text::render;
 pub use words::{Base, Chain, Jump, Order, Place, PortRules, Shared, Tables};

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::xtables::{ChainName, FoundRule, Is, Match, Protocol, Rule, Saved, Table, Xtables, words};
+use kernel::xtables::{ChainName, FoundRule, Is, Match, Rule, Saved, Table, Xtables, words};
 use model::{Family, ForwardingTable, Frontend};
 
 use super::script::Script;
@@ -257,9 +257,7 @@ fn leftovers<'a>(style: &impl Style, found: &'a [Found], rules: &[Rule]) -> Vec<
 /// The frontend for which a rule is; `None` if it does not say a port, or an address where that is needed.
 pub(crate) fn frontend(rule: &Rule, is_node_port: bool, family: Family) -> Option<Frontend> {
     let protocol = rule.parts.iter().find_map(|part| match part {
-        Match::Protocol(Protocol::TCP) => Some(model::Protocol::Tcp),
-        Match::Protocol(Protocol::UDP) => Some(model::Protocol::Udp),
-        Match::Protocol(Protocol::SCTP) => Some(model::Protocol::Sctp),
+        Match::Protocol(protocol) => protocol.transport(),
         _ => None,
     })?;
     let port = rule.parts.iter().find_map(|part| match part {

@@ -1,6 +1,6 @@
 //! Whose a rule is, and what for: the parts that rules of one service port are made of.
 
-use kernel::xtables::{Is, Match, Protocol};
+use kernel::xtables::{Is, Match};
 use model::net::IpNet;
 use model::table::How;
 use model::{Family, Frontend, FrontendKind, Pool, Route, ServicePort};
@@ -30,15 +30,6 @@ pub(crate) fn is_local(pool: &Pool) -> bool {
     matches!(pool.how(), How::LocalReady | How::LocalTerminating)
 }
 
-/// As packets have it.
-pub(crate) fn number_of(protocol: model::Protocol) -> Protocol {
-    match protocol {
-        model::Protocol::Tcp => Protocol::TCP,
-        model::Protocol::Udp => Protocol::UDP,
-        model::Protocol::Sctp => Protocol::SCTP,
-    }
-}
-
 /// A comment; names are of ASCII letters alone.
 pub(crate) fn comment_of(mut text: String) -> Match {
     text.truncate(COMMENT_BYTES_MAX);
@@ -51,6 +42,6 @@ pub(crate) fn frontend_parts(comment: Match, frontend: &Frontend) -> Vec<Match> 
         Frontend::Address { ip, .. } => Some(Match::Destination(Is::Equal, IpNet::from(*ip))),
         Frontend::NodePort { .. } => None,
     };
-    let protocol = [comment, Match::Protocol(number_of(frontend.protocol()))];
+    let protocol = [comment, Match::Protocol(frontend.protocol().into())];
     protocol.into_iter().chain(destination).chain([Match::DestinationPort(frontend.port())]).collect()
 }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use kernel::xtables::{Is, Match, Protocol, Rule, Side, State, Table, Target};
+use kernel::IpProtocol;
+use kernel::xtables::{Is, Match, Rule, Side, State, Table, Target};
 use model::net::IpNet;
 use model::table::{AllowedSources, HealthCheck, NodeView};
 use model::{Action, Frontend, FrontendKind, Route};
@@ -41,7 +42,7 @@ impl Refusals<'_> {
 
     /// Lets in who asks for the health of this node's endpoints.
     pub(crate) fn let_health_check_in(&self, check: &HealthCheck, rules: &mut PortRules) {
-        let door = [Match::Protocol(Protocol::TCP), Match::DestinationPort(check.port)];
+        let door = [Match::Protocol(IpProtocol::TCP), Match::DestinationPort(check.port)];
         let parts = [self.comment(" health check node port")].into_iter().chain(door);
         rules.push(Shared::HEALTH_CHECKS, Rule::new(parts, Target::Accept));
     }

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::nft::{ChainKind, Family, HookPoint, Name, Protocol, Reject};
+use kernel::IpProtocol;
+use kernel::nft::{ChainKind, Family, HookPoint, Name, Reject};
 
 use super::Simulated;
 use super::run::{End, Run};
@@ -29,7 +30,7 @@ pub struct SimPacket {
     /// Where it goes to.
     pub destination: IpAddr,
     /// Its transport protocol.
-    pub protocol: Protocol,
+    pub protocol: IpProtocol,
     /// Its destination port; `None` for protocols without ports.
     pub port: Option<u16>,
     /// The mark that it carries when it enters.

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use kernel::nft::Policy;
-use kernel::xtables::{
-    Family, FoundRule, Is, Match, Recent, Rule, Table, Target, has_ports, protocol_name as name,
-};
+use kernel::xtables::{Family, FoundRule, Is, Match, Recent, Rule, Table, Target};
 
 use super::table::{SimChain, SimTable};
 
@@ -61,7 +59,7 @@ fn head(part: &Match) -> String {
     match part {
         Match::Source(is, net) => format!("{}-s {}", not(*is), net.trunc()),
         Match::Destination(is, net) => format!("{}-d {}", not(*is), net.trunc()),
-        Match::Protocol(protocol) => format!("-p {}", name(*protocol)),
+        Match::Protocol(protocol) => format!("-p {protocol}"),
         other => other.to_string(),
     }
 }
@@ -75,8 +73,8 @@ fn modules(rule: &Rule, family: Family) -> Vec<String> {
     let mut words = Vec::new();
     for part in &rule.parts {
         match part {
-            Match::Protocol(protocol) if has_ports(*protocol) => {
-                words.push(format!("-m {}{}", name(*protocol), asked.take().unwrap_or_default()));
+            Match::Protocol(protocol) if protocol.has_ports() => {
+                words.push(format!("-m {protocol}{}", asked.take().unwrap_or_default()));
             }
             Match::DestinationPort(_) => {}
             _ if place(part).is_some() => {}

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use kernel::ipset::{Entry, Kind, Protocol, SetName};
+use kernel::IpProtocol;
+use kernel::ipset::{Entry, Kind, SetName};
 use kernel::xtables::Side;
 
 use crate::ipset::Simulated;
@@ -30,7 +31,9 @@ pub(super) fn has(sets: &Simulated, name: &SetName, sides: &[Side], packet: &Sim
             Some(nets.map(|net| Entry::IpPortNet(first, protocol, port, net)).collect())
         }
         // The kernel looks for no other protocol's ports here.
-        Kind::Port if [Protocol::TCP, Protocol::UDP].contains(&protocol) => Some(vec![Entry::Port(port(0)?)]),
+        Kind::Port if [IpProtocol::TCP, IpProtocol::UDP].contains(&protocol) => {
+            Some(vec![Entry::Port(port(0)?)])
+        }
         Kind::Port => None,
     };
     let entries = sets.kind(name).and_then(asked);

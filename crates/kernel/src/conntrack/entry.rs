@@ -6,11 +6,13 @@ use std::net::IpAddr;
 
 pub use model::Family;
 
+use crate::IpProtocol;
+
 /// One flow that the kernel remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// The number of its protocol: 17 for UDP.
-    pub protocol: u8,
+    /// TCP, UDP or SCTP; of foreign flows any.
+    pub protocol: IpProtocol,
     /// Its packets as the sender sent them.
     pub original: Tuple,
     /// Its answers as the kernel expects them: where the original was translated, they come from somewhere else.
@@ -50,10 +52,10 @@ pub struct Zone {
 /// Which entries are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
-    /// All flows of a protocol, by its number.
-    Protocol(Family, u8),
+    /// All flows of a protocol.
+    Protocol(Family, IpProtocol),
     /// Flows of a protocol that were sent to one address and port.
-    Destination(u8, (IpAddr, u16)),
+    Destination(IpProtocol, (IpAddr, u16)),
 }
 
 impl Filter {
@@ -65,15 +67,15 @@ impl Filter {
         }
     }
 
-    /// The number of the protocol that it is about.
-    pub const fn protocol(&self) -> u8 {
+    /// The protocol that it is about.
+    pub const fn protocol(&self) -> IpProtocol {
         match self {
             Self::Protocol(_, protocol) | Self::Destination(protocol, _) => *protocol,
         }
     }
 
     /// Whether a flow with this protocol and this original direction is wanted.
-    pub fn matches(&self, protocol: u8, original: &Tuple) -> bool {
+    pub fn matches(&self, protocol: IpProtocol, original: &Tuple) -> bool {
         protocol == self.protocol()
             && match self {
                 Self::Protocol(family, _) => Family::of(original.destination.0) == *family,

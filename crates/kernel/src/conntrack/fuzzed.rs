@@ -2,6 +2,7 @@
 
 use super::read::{self, Read};
 use super::{Entry, Family, Filter, Tuple, Zone, wire};
+use crate::IpProtocol;
 use crate::netlink::{Header, MessageWriter};
 
 /// An entry of each family, as the kernel sends it.
@@ -10,7 +11,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
         let ip = ip.parse().expect("an address");
         Tuple { source: (ip, 1000), destination: (ip, 53) }
     };
-    let seeds = [(17, "10.96.0.10", false), (132, "fd00::10", true)];
+    let seeds = [(IpProtocol::UDP, "10.96.0.10", false), (IpProtocol::SCTP, "fd00::10", true)];
     let write = |(protocol, ip, is_of_original)| {
         let (original, zone) = (tuple(ip), Zone { id: 7, is_of_original });
         let mut writer = MessageWriter::default();
@@ -26,7 +27,8 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 
 /// Reads a message as an entry; whether it is one.
 pub(crate) fn decodes(header: Header, body: &[u8]) -> bool {
-    let filters = [Filter::Protocol(Family::V4, 17), Filter::Protocol(Family::V6, 132)];
+    let filters =
+        [Filter::Protocol(Family::V4, IpProtocol::UDP), Filter::Protocol(Family::V6, IpProtocol::SCTP)];
     filters.iter().any(|filter| matches!(read::entry(body, filter), Ok(Read::Wanted(_))))
         && header.kind == wire::kind::NEW
 }

@@ -2,6 +2,7 @@
 //!
 //! It trusts no length: what is broken is an error, what is not wanted is passed over, early.
 
+use crate::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::wire::{
@@ -56,7 +57,7 @@ pub(super) fn entry(body: &[u8], wanted: &Filter) -> Result<Read> {
 
 /// One direction as it is read.
 struct Half {
-    protocol: u8,
+    protocol: IpProtocol,
     tuple: Tuple,
     zone: Option<u16>,
 }
@@ -100,12 +101,12 @@ fn read_ips(attribute: &Attribute<'_>) -> Result<(Option<IpAddr>, Option<IpAddr>
 
 type Ports = (Option<u16>, Option<u16>);
 
-fn read_protocol(attribute: &Attribute<'_>) -> Result<(Option<u8>, Ports)> {
+fn read_protocol(attribute: &Attribute<'_>) -> Result<(Option<IpProtocol>, Ports)> {
     let (mut protocol, mut ports) = (None, (None, None));
     for part in attribute.nested() {
         let part = part?;
         match part.kind {
-            PROTOCOL_NUMBER => protocol = Some(part.u8()?),
+            PROTOCOL_NUMBER => protocol = Some(IpProtocol(part.u8()?)),
             SOURCE_PORT => ports.0 = Some(short(&part)?),
             DESTINATION_PORT => ports.1 = Some(short(&part)?),
             _ => {}

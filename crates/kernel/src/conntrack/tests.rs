@@ -1,5 +1,6 @@
 //! What is written is read back; what the kernel says becomes a sentence.
 
+use crate::IpProtocol;
 use std::net::IpAddr;
 
 use super::read::{self, Read};
@@ -25,9 +26,9 @@ fn an_entry_is_read_as_it_was_written() {
     let answer = Tuple { source: at("10.1.0.2", 5353), ..v4.reversed() };
     let zone = |id, is_of_original| Zone { id, is_of_original };
     for (protocol, original, reply, zone) in [
-        (17, v4, answer, Zone::default()),
-        (17, v4, v4.reversed(), zone(7, false)),
-        (132, v6, v6.reversed(), zone(9, true)),
+        (IpProtocol::UDP, v4, answer, Zone::default()),
+        (IpProtocol::UDP, v4, v4.reversed(), zone(7, false)),
+        (IpProtocol::SCTP, v6, v6.reversed(), zone(9, true)),
     ] {
         let entry = Entry { protocol, original, reply, zone, id: None };
         let bytes = body(|m| wire::new(m, &entry, 30));
@@ -39,18 +40,26 @@ fn an_entry_is_read_as_it_was_written() {
         );
         let elsewhere = Filter::Destination(protocol, original.source);
         assert_eq!(read::entry(&bytes, &elsewhere), Ok(Read::Unwanted));
-        assert_eq!(read::entry(&bytes, &Filter::Protocol(family, 6)), Ok(Read::OfAnotherProtocol));
+        assert_eq!(
+            read::entry(&bytes, &Filter::Protocol(family, IpProtocol::TCP)),
+            Ok(Read::OfAnotherProtocol)
+        );
     }
 }
 
 #[test]
 fn an_entry_cut_short_is_an_error() {
     let original = Tuple { source: at("10.1.0.1", 4000), destination: at("10.96.0.10", 53) };
-    let entry =
-        Entry { protocol: 17, original, reply: original.reversed(), zone: Zone::default(), id: Some(1) };
+    let entry = Entry {
+        protocol: IpProtocol::UDP,
+        original,
+        reply: original.reversed(),
+        zone: Zone::default(),
+        id: Some(1),
+    };
     let bytes = body(|m| wire::new(m, &entry, 30));
     for length in [3, 6, 20, 50, 60] {
-        let read = read::entry(&bytes[..length], &Filter::Protocol(Family::V4, 17));
+        let read = read::entry(&bytes[..length], &Filter::Protocol(Family::V4, IpProtocol::UDP));
         assert!(matches!(read, Err(netlink::Error::Malformed { .. })), "{length}: {read:?}");
     }
 }

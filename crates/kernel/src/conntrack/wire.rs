@@ -1,5 +1,6 @@
 //! Entries and filters as netlink bytes: numbers and writing. Reading is in `read.rs`.
 
+use crate::IpProtocol;
 use std::net::IpAddr;
 
 use super::{Entry, Family, Filter, Tuple};
@@ -66,7 +67,7 @@ pub(super) fn filter(message: &mut MessageWriter, filter: &Filter) {
             m.nested(TUPLE_IP, |m| address(m, ip_kinds(*ip).1, *ip));
         }
         m.nested(TUPLE_PROTOCOL, |m| {
-            m.attribute(PROTOCOL_NUMBER, &[filter.protocol()]);
+            m.attribute(PROTOCOL_NUMBER, &[filter.protocol().0]);
             if let Some(port) = port {
                 m.attribute(DESTINATION_PORT, &port.to_be_bytes());
             }
@@ -95,7 +96,13 @@ pub(super) fn new(message: &mut MessageWriter, entry: &Entry, timeout_seconds: u
     message.u32_be(TIMEOUT, timeout_seconds);
 }
 
-pub(super) fn tuple(message: &mut MessageWriter, kind: u16, protocol: u8, tuple: &Tuple, zone: Option<u16>) {
+pub(super) fn tuple(
+    message: &mut MessageWriter,
+    kind: u16,
+    protocol: IpProtocol,
+    tuple: &Tuple,
+    zone: Option<u16>,
+) {
     let (source, destination) = (tuple.source, tuple.destination);
     message.nested(kind, |m| {
         m.nested(TUPLE_IP, |m| {
@@ -103,7 +110,7 @@ pub(super) fn tuple(message: &mut MessageWriter, kind: u16, protocol: u8, tuple:
             address(m, ip_kinds(destination.0).1, destination.0);
         });
         m.nested(TUPLE_PROTOCOL, |m| {
-            m.attribute(PROTOCOL_NUMBER, &[protocol]);
+            m.attribute(PROTOCOL_NUMBER, &[protocol.0]);
             m.attribute(SOURCE_PORT, &source.1.to_be_bytes());
             m.attribute(DESTINATION_PORT, &destination.1.to_be_bytes());
         });

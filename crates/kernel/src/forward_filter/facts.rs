@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::Packet;
 use super::bits::Bits;
-use crate::nft::Protocol;
+use crate::IpProtocol;
 use crate::nft::foreign::Origin;
 
 /// Numbers of `enum nft_meta_keys`.
@@ -112,14 +112,14 @@ impl<'a> Facts<'a> {
     }
 
     fn transport(&self) -> Vec<Bits> {
-        let has_ports = [Protocol::TCP, Protocol::UDP, Protocol::SCTP].contains(&self.packet.protocol);
+        let has_ports = self.packet.protocol.has_ports();
         let mut header = vec![Bits::UNKNOWN; 20];
         if has_ports {
             let port = |port: Option<u16>| optional(port.map(u16::to_be_bytes));
             header[..2].copy_from_slice(&port(self.packet.source_port));
             header[2..4].copy_from_slice(&port(self.packet.destination_port));
         }
-        if self.packet.protocol == Protocol::TCP {
+        if self.packet.protocol == IpProtocol::TCP {
             header[13] = Bits { value: TCP_SYN, known: 0x3f };
         }
         header

@@ -6,14 +6,14 @@
 //!
 //! ```no_run
 //! use kernel::forward_filter::{Packet, Verdict, judge};
-//! use kernel::nft::Protocol;
+//! use kernel::IpProtocol;
 //!
 //! let packet = Packet {
 //!     in_interface: Some("eth0".to_owned()),
 //!     out_interface: Some("cni0".to_owned()),
 //!     source: "192.0.2.7".parse().unwrap(),
 //!     destination: "10.244.1.5".parse().unwrap(),
-//!     protocol: Protocol::TCP,
+//!     protocol: IpProtocol::TCP,
 //!     source_port: None, // any
 //!     destination_port: Some(8080),
 //!     is_destination_translated: true,
@@ -54,7 +54,7 @@ mod xt;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::nft::Protocol;
+use crate::IpProtocol;
 use rules::Rules;
 
 /// How often rules are read anew when other programs write meanwhile.
@@ -72,7 +72,7 @@ pub struct Packet {
     /// Where it goes to, after the destination was translated.
     pub destination: IpAddr,
     /// Its transport protocol.
-    pub protocol: Protocol,
+    pub protocol: IpProtocol,
     /// Its source port.
     pub source_port: Option<u16>,
     /// Its destination port, after it was translated.

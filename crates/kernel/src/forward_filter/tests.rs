@@ -46,7 +46,7 @@ fn packet() -> Packet {
         out_interface: Some("cni0".to_owned()),
         source: "192.0.2.7".parse().unwrap(),
         destination: "10.244.1.5".parse().unwrap(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         source_port: None,
         destination_port: Some(8080),
         is_destination_translated: true,

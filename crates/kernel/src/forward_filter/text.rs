@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::facts::{ct, meta};
+use crate::IpProtocol;
 use crate::nft::foreign::{Comparison, Origin, Step};
-use crate::nft::{Found, Protocol, Register, Verdict};
-use crate::xtables::protocol_name;
+use crate::nft::{Found, Register, Verdict};
 
 /// The text of one rule.
 pub(super) fn rule(steps: &[Step]) -> String {
@@ -160,7 +160,7 @@ fn shown(origin: Origin, value: &[u8]) -> String {
             .map_or_else(|_| hexadecimal(value), |bytes| u16::from_be_bytes(bytes).to_string()),
         Origin::Meta(meta::IN_NAME | meta::OUT_NAME) => interface(value),
         Origin::Meta(meta::TRANSPORT_PROTOCOL) | Origin::Network { offset: 6 | 9, size: 1 } => match value {
-            [protocol] => protocol_name(Protocol(*protocol)),
+            [protocol] => IpProtocol(*protocol).to_string(),
             _ => hexadecimal(value),
         },
         Origin::Meta(meta::IN_INDEX | meta::OUT_INDEX) => {

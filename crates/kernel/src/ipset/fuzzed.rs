@@ -1,6 +1,7 @@
 //! What the fuzz test needs to see of this folder: bytes of listings, and their decoder.
 
-use super::{Entry, Family, Kind, Protocol, Set, SetName, read, wire};
+use super::{Entry, Family, Kind, Set, SetName, read, wire};
+use crate::IpProtocol;
 use crate::netlink::{Header, MessageWriter};
 
 /// One piece of a listing: a set and its entries, as the kernel sends it.
@@ -27,13 +28,13 @@ pub(super) fn piece(set: &Set, entries: &[Entry]) -> Vec<u8> {
 /// An entry of each kind.
 pub(super) fn entries() -> [Entry; 6] {
     let ip = |text: &str| text.parse().expect("an address");
-    let (v4, v6, tcp) = (ip("10.96.0.1"), ip("fd00:96::1"), Protocol::TCP);
+    let (v4, v6, tcp) = (ip("10.96.0.1"), ip("fd00:96::1"), IpProtocol::TCP);
     [
         Entry::Ip(v4),
         Entry::Ip(v6),
         Entry::IpPort(v4, tcp, 80),
-        Entry::IpPortIp(v6, Protocol::UDP, 53, v6),
-        Entry::IpPortNet(v4, Protocol::SCTP, 80, "10.0.0.0/8".parse().expect("a network")),
+        Entry::IpPortIp(v6, IpProtocol::UDP, 53, v6),
+        Entry::IpPortNet(v4, IpProtocol::SCTP, 80, "10.0.0.0/8".parse().expect("a network")),
         Entry::Port(30_080),
     ]
 }

@@ -26,7 +26,6 @@ mod wire;
 use std::collections::BTreeSet;
 
 pub use crate::conntrack::Family;
-pub use crate::nft::Protocol;
 pub use error::{Error, Result};
 pub use netlink::Netlink;
 pub use request::{Refused, Request, code};

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::wire::{self, data};
-use super::{Entry, Family, FoundSet, Kind, Protocol};
+use super::{Entry, Family, FoundSet, Kind};
+use crate::IpProtocol;
 use crate::netlink::{Attribute, Attributes, Error, Result};
 
 /// One piece of a listing.
@@ -94,7 +95,7 @@ fn entry(kind: Kind, data: &Attribute<'_>) -> Result<Option<Entry>> {
         match attribute.kind {
             data::IP => first = Some(address(&attribute)?),
             data::IP2 => second = Some(address(&attribute)?),
-            data::PROTOCOL => protocol = Some(Protocol(attribute.u8()?)),
+            data::PROTOCOL => protocol = Some(IpProtocol(attribute.u8()?)),
             data::PORT => port = Some(attribute.u16_be()?),
             data::PREFIX2 => prefix = Some(attribute.u8()?),
             data::FLAGS if attribute.u32_be()? & wire::NO_MATCH != 0 => return Ok(None),

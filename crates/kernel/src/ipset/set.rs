@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Family, Protocol};
+use super::Family;
+use crate::IpProtocol;
 
 /// A set, as it shall be.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,11 +96,11 @@ pub enum Entry {
     /// Of [`Kind::Ip`].
     Ip(IpAddr),
     /// Of [`Kind::IpPort`].
-    IpPort(IpAddr, Protocol, u16),
+    IpPort(IpAddr, IpProtocol, u16),
     /// Of [`Kind::IpPortIp`].
-    IpPortIp(IpAddr, Protocol, u16, IpAddr),
+    IpPortIp(IpAddr, IpProtocol, u16, IpAddr),
     /// Of [`Kind::IpPortNet`]. The network is of one bit at least.
-    IpPortNet(IpAddr, Protocol, u16, IpNet),
+    IpPortNet(IpAddr, IpProtocol, u16, IpNet),
     /// Of [`Kind::Port`].
     Port(u16),
 }
@@ -120,14 +121,11 @@ impl Entry {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |protocol: Protocol| crate::xtables::protocol_name(protocol);
         match self {
             Self::Ip(ip) => write!(f, "{ip}"),
-            Self::IpPort(ip, protocol, port) => write!(f, "{ip},{}:{port}", named(*protocol)),
-            Self::IpPortIp(ip, protocol, port, other) => {
-                write!(f, "{ip},{}:{port},{other}", named(*protocol))
-            }
-            Self::IpPortNet(ip, protocol, port, net) => write!(f, "{ip},{}:{port},{net}", named(*protocol)),
+            Self::IpPort(ip, protocol, port) => write!(f, "{ip},{protocol}:{port}"),
+            Self::IpPortIp(ip, protocol, port, other) => write!(f, "{ip},{protocol}:{port},{other}"),
+            Self::IpPortNet(ip, protocol, port, net) => write!(f, "{ip},{protocol}:{port},{net}"),
             Self::Port(port) => write!(f, "{port}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::request::code;
 use super::*;
+use crate::IpProtocol;
 use crate::netlink::{self, Errno, Message, MessageWriter, Messages};
 
 fn body_of(message: &[u8]) -> &[u8] {
@@ -90,7 +91,7 @@ fn refusals_and_errors_are_sentences() {
     assert!(busy.is_in_use() && !busy.is_missing());
     assert_eq!(busy.to_string(), "the kernel refused to destroy set KUBE-A: a rule uses it");
     let full =
-        refused(Request::Add(set.name, Entry::IpPort([10, 0, 0, 1].into(), Protocol::TCP, 80)), code::FULL);
+        refused(Request::Add(set.name, Entry::IpPort([10, 0, 0, 1].into(), IpProtocol::TCP, 80)), code::FULL);
     assert!(full.is_full());
     assert_eq!(full.to_string(), "the kernel refused to add 10.0.0.1,tcp:80 to set KUBE-A: the set is full");
     assert!(Error::Missing.to_string().contains("load the module `ip_set`"));

@@ -148,7 +148,7 @@ pub(super) fn properties(message: &mut MessageWriter, set: &Set) {
 
 /// The inside of [`DATA`] of an entry.
 pub(super) fn entry(message: &mut MessageWriter, entry: &Entry) {
-    let mut frontend = |ip: IpAddr, protocol: super::Protocol, number: u16| {
+    let mut frontend = |ip: IpAddr, protocol: crate::IpProtocol, number: u16| {
         address(message, data::IP, ip);
         port(message, data::PORT, number);
         message.attribute(data::PROTOCOL, &[protocol.0]);

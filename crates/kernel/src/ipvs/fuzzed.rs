@@ -1,6 +1,7 @@
 //! What the fuzz test needs to see of this folder: bytes of answers, and their decoders.
 
-use super::{Family, Flags, Protocol, RealServer, Request, Timeouts, VirtualServer, What, read, wire};
+use super::{Family, Flags, RealServer, Request, Timeouts, VirtualServer, What, read, wire};
+use crate::IpProtocol;
 use crate::netlink::{Header, MessageWriter};
 
 /// The number that a kernel might have given the family.
@@ -16,11 +17,11 @@ fn message(body: impl FnOnce(&mut MessageWriter)) -> Vec<u8> {
 pub(crate) fn messages() -> Vec<Vec<u8>> {
     let at = |text: &str| text.parse().expect("an address");
     let (v4, v6) = (at("10.96.0.1:80"), at("[fd00:96::1]:80"));
-    let web = What::Address(v4, Protocol::TCP);
+    let web = What::Address(v4, IpProtocol::TCP);
     let plain = VirtualServer { persistence_s: Some(60), ..VirtualServer::new(web, "rr") };
     let six = VirtualServer {
         flags: Flags::HASH_PORT,
-        ..VirtualServer::new(What::Address(v6, Protocol::UDP), "mh")
+        ..VirtualServer::new(What::Address(v6, IpProtocol::UDP), "mh")
     };
     let mark = VirtualServer::new(What::Mark(7, Family::V6), "wrr");
     let timeouts = Timeouts { tcp_s: 900, tcp_fin_s: 120, udp_s: 300 };

@@ -23,7 +23,6 @@ mod server;
 mod wire;
 
 pub use crate::conntrack::Family;
-pub use crate::nft::Protocol;
 pub use error::{Error, Result};
 pub use netlink::Netlink;
 pub use request::{Refused, Request};

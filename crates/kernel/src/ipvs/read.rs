@@ -3,9 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::wire::{self, FIXED, server, service};
-use super::{
-    Counts, Family, Flags, Forwarding, FoundServer, Protocol, RealServer, Timeouts, VirtualServer, What,
-};
+use super::{Counts, Family, Flags, Forwarding, FoundServer, RealServer, Timeouts, VirtualServer, What};
+use crate::IpProtocol;
 use crate::netlink::{Attribute, Attributes, Error, Result};
 
 /// One virtual server.
@@ -91,7 +90,7 @@ impl Service {
         Ok(VirtualServer {
             what: self
                 .mark
-                .map_or(What::Address(address, Protocol(protocol)), |mark| What::Mark(mark, family)),
+                .map_or(What::Address(address, IpProtocol(protocol)), |mark| What::Mark(mark, family)),
             scheduler: self.scheduler,
             flags: Flags(self.flags & Flags::SETTABLE),
             persistence_s: (self.flags & wire::PERSISTENT != 0).then_some(self.timeout),

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::{Family, Protocol};
+use super::Family;
+use crate::IpProtocol;
 
 /// Which packets a virtual server takes; its only name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// Those to one address and port.
-    Address(SocketAddr, Protocol),
+    Address(SocketAddr, IpProtocol),
     /// Those of one family that carry this mark, whatever their protocol and port. Never zero. It goes before addresses.
     Mark(u32, Family),
 }
@@ -27,10 +28,10 @@ impl What {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address, Protocol::TCP) => write!(f, "TCP {address}"),
-            Self::Address(address, Protocol::UDP) => write!(f, "UDP {address}"),
-            Self::Address(address, Protocol::SCTP) => write!(f, "SCTP {address}"),
-            Self::Address(address, Protocol(number)) => write!(f, "protocol {number} {address}"),
+            Self::Address(address, IpProtocol::TCP) => write!(f, "TCP {address}"),
+            Self::Address(address, IpProtocol::UDP) => write!(f, "UDP {address}"),
+            Self::Address(address, IpProtocol::SCTP) => write!(f, "SCTP {address}"),
+            Self::Address(address, IpProtocol(number)) => write!(f, "protocol {number} {address}"),
             Self::Mark(mark, family) => write!(f, "FWM {mark} {family:?}"),
         }
     }

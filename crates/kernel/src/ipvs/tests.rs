@@ -1,6 +1,7 @@
 //! Bytes there and back, broken ones, and the words of errors.
 
 use super::*;
+use crate::IpProtocol;
 use crate::netlink::{self, Errno, Message, MessageWriter, Messages};
 
 fn body(write: impl FnOnce(&mut MessageWriter)) -> Vec<u8> {
@@ -15,8 +16,8 @@ fn is_malformed<T>(read: &netlink::Result<T>) -> bool {
 
 #[test]
 fn servers_that_are_written_are_read_back() {
-    let web = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::SCTP);
-    let six = What::Address("[fd00:96::1]:443".parse().unwrap(), Protocol::TCP);
+    let web = What::Address("10.96.0.1:80".parse().unwrap(), IpProtocol::SCTP);
+    let six = What::Address("[fd00:96::1]:443".parse().unwrap(), IpProtocol::TCP);
     let servers = [
         VirtualServer { client_bits: 24, persistence_s: Some(10_800), ..VirtualServer::new(web, "rr") },
         VirtualServer { client_bits: 0, ..VirtualServer::new(web, "rr") },
@@ -44,7 +45,7 @@ fn servers_that_are_written_are_read_back() {
 #[test]
 fn what_was_carried_is_read() {
     use wire::{counts, server, service};
-    let web = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
+    let web = What::Address("10.96.0.1:80".parse().unwrap(), IpProtocol::TCP);
     let numbers = |m: &mut MessageWriter| {
         for (kind, number) in
             [(counts::CONNECTIONS, 3u64), (counts::BYTES_IN, 1 << 40), (counts::BYTES_OUT, 7)]
@@ -126,7 +127,7 @@ fn what_is_missing_or_forbidden_is_said_in_a_sentence() {
 
 #[test]
 fn a_refusal_tells_what_is_there_and_what_is_not() {
-    let what = What::Address("10.96.0.1:80".parse().unwrap(), Protocol::TCP);
+    let what = What::Address("10.96.0.1:80".parse().unwrap(), IpProtocol::TCP);
     let refused = |request: &Request, number| Refused {
         at: 0,
         request: request.clone(),

@@ -77,7 +77,7 @@ pub use probe::{MINIMUM_KERNEL, Shortcoming, probe};
 pub use rule::{Bits, DnatTo, Match, Pattern, Prefix, PriorityFrom, Reject, Rule, Selector, Side, Statement};
 pub use text::family_name;
 pub use transaction::{Operation, Transaction};
-pub use value::{InterfaceName, Kind, Protocol, Tuple, Value, wire_size};
+pub use value::{InterfaceName, Kind, Tuple, Value, wire_size};
 
 use crate::rule_packets::RulePackets;
 

@@ -12,7 +12,7 @@ use super::netlink::Netlink;
 use super::object::{Chain, ChainKind, Family, Field, Flags, Hook, HookPoint, Policy, Set};
 use super::rule::{DnatTo, Match, PriorityFrom, Reject, Rule, Selector, Side, Statement};
 use super::transaction::{Operation, Transaction};
-use super::value::Protocol;
+use crate::IpProtocol;
 
 /// The oldest kernel that can do everything, as far as its history tells; tested are 6.12 and later.
 pub const MINIMUM_KERNEL: &str = "5.13";
@@ -75,7 +75,7 @@ fn questions() -> [(&'static str, Vec<Operation>); 6] {
         (NO_NUMGEN, numgen()),
         (
             NO_REJECT,
-            rule([Statement::Match(Match::Protocol(Protocol::TCP)), Statement::Reject(Reject::TcpReset)]),
+            rule([Statement::Match(Match::Protocol(IpProtocol::TCP)), Statement::Reject(Reject::TcpReset)]),
         ),
     ]
 }

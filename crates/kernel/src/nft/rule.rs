@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::object::{Comment, Family, Name, Verdict, address_kind};
-use super::value::{InterfaceName, Kind, Protocol};
+use super::value::{InterfaceName, Kind};
+use crate::IpProtocol;
 
 /// One rule of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,7 +138,7 @@ pub enum Match {
         not: bool,
     },
     /// `meta l4proto tcp`.
-    Protocol(Protocol),
+    Protocol(IpProtocol),
     /// `iifname "eth0"` or `iifname "veth*"`, or `!=`.
     InputInterface {
         /// The name, or how it begins.

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::IpProtocol;
+
 /// The kinds of value that a key or a map's data can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -45,23 +47,6 @@ impl Kind {
     }
 }
 
-/// A transport protocol, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Protocol(pub u8);
-
-impl Protocol {
-    /// TCP.
-    pub const TCP: Self = Self(6);
-    /// UDP.
-    pub const UDP: Self = Self(17);
-    /// SCTP.
-    pub const SCTP: Self = Self(132);
-    /// ICMP of IPv4.
-    pub const ICMP: Self = Self(1);
-    /// ICMP of IPv6.
-    pub const ICMPV6: Self = Self(58);
-}
-
 /// The name of a network interface: at most 15 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceName([u8; 16]);
@@ -95,7 +80,7 @@ pub enum Value {
     /// An IPv6 address.
     Ipv6(Ipv6Addr),
     /// A transport protocol.
-    Protocol(Protocol),
+    Protocol(IpProtocol),
     /// A port of a transport protocol.
     Port(u16),
     /// A packet's priority.
@@ -161,7 +146,7 @@ impl Value {
         Some(match kind {
             Kind::Ipv4 => Self::Ipv4(Ipv4Addr::from(*bytes.first_chunk::<4>()?)),
             Kind::Ipv6 => Self::Ipv6(Ipv6Addr::from(*bytes.first_chunk::<16>()?)),
-            Kind::Protocol => Self::Protocol(Protocol(*bytes.first()?)),
+            Kind::Protocol => Self::Protocol(IpProtocol(*bytes.first()?)),
             Kind::Port => Self::Port(u16::from_be_bytes(*bytes.first_chunk()?)),
             Kind::Priority => Self::Priority(number()?),
             Kind::Slot => Self::Slot(number()?),
@@ -289,7 +274,7 @@ mod tests {
     fn a_tuple_is_packed_as_the_kernel_packs_it() {
         let tuple = Tuple::new(&[
             Value::Ipv4(Ipv4Addr::new(10, 96, 0, 10)),
-            Value::Protocol(Protocol::TCP),
+            Value::Protocol(IpProtocol::TCP),
             Value::Port(80),
         ]);
         assert_eq!(tuple.bytes(), [10, 96, 0, 10, 6, 0, 0, 0, 0, 80, 0, 0]);

@@ -54,8 +54,8 @@ pub use legacy_tables::LegacyTables;
 pub use nft_tables::NftTables;
 pub use parse::{FoundChain, FoundRule, FoundTable};
 pub use programs::{Found, Programs, legacy_tables};
-pub use rule::{ChainName, Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};
-pub use rule::{has_ports, is_target, name as protocol_name};
+pub use rule::is_target;
+pub use rule::{ChainName, Is, Match, Probability, Recent, Rule, SetName, Side, State, Target};
 pub use saved::{Saved, SavedChain, words};
 
 /// The tables of one program and one family.

@@ -18,9 +18,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::IpProtocol;
 pub use crate::ipset::SetName;
-pub use crate::nft::Protocol;
-pub use print::{has_ports, is_target, name};
+pub use print::is_target;
 pub use probability::Probability;
 
 /// One rule, without its chain.
@@ -69,9 +69,9 @@ pub enum Match {
     /// Holds always: a word to people, of at most 255 bytes.
     Comment(String),
     /// `-m tcp -p tcp`, as upstream writes it; `-p icmp` for a protocol without ports.
-    Protocol(Protocol),
+    Protocol(IpProtocol),
     /// `-p tcp` alone. The kernel lets later fragments through it, which have no port to look at.
-    PlainProtocol(Protocol),
+    PlainProtocol(IpProtocol),
     /// `--dport 80`; a [`Match::Protocol`] stands before it.
     DestinationPort(u16),
     /// `-s 10.0.0.0/8`.

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::nft::{
     Bits, Chain, ChainKind, Comment, DnatTo, Element, Family, Field, Flags, Hook, HookPoint, InterfaceName,
-    Match, Operation, Part, Pattern, Policy, Prefix, PriorityFrom, Protocol, Reject, Rule, Selector, Set,
-    Side, Statement, Transaction, Value, Verdict,
+    Match, Operation, Part, Pattern, Policy, Prefix, PriorityFrom, Reject, Rule, Selector, Set, Side,
+    Statement, Transaction, Value, Verdict,
 };
 
 pub const TABLE: &str = "kube-proxy";
@@ -48,7 +49,7 @@ pub fn pods(family: Family) -> Prefix {
 }
 
 fn tcp() -> Value {
-    Value::Protocol(Protocol::TCP)
+    Value::Protocol(IpProtocol::TCP)
 }
 
 fn frontend(family: Family, last: u8) -> [Value; 3] {
@@ -227,7 +228,7 @@ fn rules(family: Family, transaction: &mut Transaction) {
     add("route", vec![Statement::VerdictMap { key, map: "classes".into() }]);
     add(
         "refuse-now",
-        vec![Statement::Match(Match::Protocol(Protocol::TCP)), Statement::Reject(Reject::TcpReset)],
+        vec![Statement::Match(Match::Protocol(IpProtocol::TCP)), Statement::Reject(Reject::TcpReset)],
     );
     add("refuse-now", vec![Statement::Reject(Reject::PortUnreachable)]);
     let outside = Match::InPrefix { side: Side::Source, prefix: pods(family), not: true };
@@ -292,7 +293,7 @@ fn zoo(family: Family, transaction: &mut Transaction) {
     }
     add(vec![pick(1, 1_000_000)]);
     let dnat = |port| Statement::Dnat(DnatTo::Address { address: pod(family, 1), port });
-    add(vec![Statement::Match(Match::Protocol(Protocol::UDP)), dnat(Some(53))]);
+    add(vec![Statement::Match(Match::Protocol(IpProtocol::UDP)), dnat(Some(53))]);
     add(vec![dnat(None)]);
     let rare = Statement::Match(Match::Mark { mask: 0xffff_ffff, value: 0xdead });
     transaction.push(Operation::AddRule(Rule::new("nat-prerouting", [rare, Statement::jump("zoo")])));

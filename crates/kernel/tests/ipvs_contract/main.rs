@@ -9,7 +9,8 @@ mod traffic;
 
 use std::net::SocketAddr;
 
-use kernel::ipvs::{Error, FoundServer, Ipvs, Netlink, Protocol, Request, Timeouts, VirtualServer, What};
+use kernel::IpProtocol;
+use kernel::ipvs::{Error, FoundServer, Ipvs, Netlink, Request, Timeouts, VirtualServer, What};
 use kernel_sim::ipvs::Simulated;
 
 fn at(text: &str) -> SocketAddr {
@@ -17,7 +18,7 @@ fn at(text: &str) -> SocketAddr {
 }
 
 fn tcp(text: &str) -> What {
-    What::Address(at(text), Protocol::TCP)
+    What::Address(at(text), IpProtocol::TCP)
 }
 
 fn contents(door: &mut impl Ipvs) -> Vec<(VirtualServer, Vec<FoundServer>)> {

@@ -1,6 +1,7 @@
 //! Steps of several requests each, with what can go wrong in them.
 
-use kernel::ipvs::{Family, Flags, Forwarding, Protocol, RealServer, Request, Timeouts, VirtualServer, What};
+use kernel::IpProtocol;
+use kernel::ipvs::{Family, Flags, Forwarding, RealServer, Request, Timeouts, VirtualServer, What};
 
 use super::{at, tcp};
 
@@ -9,11 +10,11 @@ fn servers() -> Vec<VirtualServer> {
     let (v4, v6) = (at("10.96.0.1:80"), at("[fd00:96::1]:80"));
     let plain = |what| VirtualServer::new(what, "rr");
     vec![
-        plain(What::Address(v4, Protocol::TCP)),
-        plain(What::Address(v6, Protocol::TCP)),
-        VirtualServer { flags: Flags::ONE_PACKET, ..plain(What::Address(v4, Protocol::UDP)) },
-        plain(What::Address(v6, Protocol::UDP)),
-        plain(What::Address(v4, Protocol::SCTP)),
+        plain(What::Address(v4, IpProtocol::TCP)),
+        plain(What::Address(v6, IpProtocol::TCP)),
+        VirtualServer { flags: Flags::ONE_PACKET, ..plain(What::Address(v4, IpProtocol::UDP)) },
+        plain(What::Address(v6, IpProtocol::UDP)),
+        plain(What::Address(v4, IpProtocol::SCTP)),
         VirtualServer::new(What::Mark(1, Family::V4), "wrr"),
         VirtualServer::new(What::Mark(1, Family::V6), "lc"),
         VirtualServer { flags: Flags::HASH_PORT, ..VirtualServer::new(tcp("10.96.0.2:80"), "mh") },

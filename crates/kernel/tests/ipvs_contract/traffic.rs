@@ -8,9 +8,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::host::{ChangeHost, ThisMachine};
 use kernel::ipvs::{Family, Ipvs, RealServer, Request, VirtualServer, What};
-use kernel::nft::{self, Protocol};
+use kernel::nft;
 use kernel::sysctl::{self, Sysctls};
 use kernel::xtables::{Programs, Variant, Xtables as _};
 use kernel_sim::ipvs::{Answer, Share, Simulated};
@@ -88,7 +89,7 @@ fn serve(family: Family) {
 fn steps(family: Family) -> Vec<(SocketAddr, Vec<Request>)> {
     let frontend = SocketAddr::new(virtual_ip(family), 80);
     let marked = SocketAddr::new(virtual_ip(family), MARKED_PORT);
-    let (what, mark) = (What::Address(frontend, Protocol::TCP), What::Mark(MARK, family));
+    let (what, mark) = (What::Address(frontend, IpProtocol::TCP), What::Mark(MARK, family));
     let real = |at: usize, weight| RealServer::masquerading(server(family, SERVER_PORTS[at]), weight);
     let weigh = |what, at, weight| Request::ChangeServer(what, real(at, weight));
     let persistent = |what| VirtualServer { persistence_s: Some(600), ..VirtualServer::new(what, "rr") };
@@ -149,7 +150,7 @@ fn packet(frontend: SocketAddr) -> SimPacket {
         path: Path::Output,
         source: frontend.ip(),
         destination: frontend.ip(),
-        protocol: Protocol::TCP,
+        protocol: IpProtocol::TCP,
         port: Some(frontend.port()),
         mark: if frontend.port() == MARKED_PORT { MARK } else { 0 },
         priority: 0,
@@ -187,7 +188,7 @@ fn connect(frontend: SocketAddr) -> Option<u16> {
 fn marks_go_before_addresses_and_a_client_is_as_wide_as_its_mask() {
     let mut twin = Simulated::default();
     let (frontend, one, other) = (at("10.96.0.1:81"), at("10.1.0.1:1"), at("10.1.0.2:1"));
-    let (what, mark) = (What::Address(frontend, Protocol::TCP), What::Mark(MARK, Family::V4));
+    let (what, mark) = (What::Address(frontend, IpProtocol::TCP), What::Mark(MARK, Family::V4));
     let wide = VirtualServer { persistence_s: Some(10), client_bits: 24, ..VirtualServer::new(what, "rr") };
     let requests = [
         Request::Add(wide),

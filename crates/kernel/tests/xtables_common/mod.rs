@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use kernel::IpProtocol;
 use kernel::xtables::{
-    ChainName, Family, Is, Match, Probability, Programs, Protocol, Recent, Rule, Side, State, Table, Target,
-    Variant, Xtables,
+    ChainName, Family, Is, Match, Probability, Programs, Recent, Rule, Side, State, Table, Target, Variant,
+    Xtables,
 };
 use playground::namespace::Namespace;
 
@@ -46,7 +47,7 @@ impl Random {
 
 /// A rule that the programs take in a chain of our own that `KUBE-TARGET` stands beside.
 pub fn random_rule(random: &mut Random, family: Family, table: Table) -> Rule {
-    let protocol = random.of(&[Protocol::TCP, Protocol::UDP, Protocol::SCTP]);
+    let protocol = random.of(&[IpProtocol::TCP, IpProtocol::UDP, IpProtocol::SCTP]);
     let mut parts = vec![Match::Protocol(protocol)];
     parts.extend(random_parts(random, family));
     for at in (1..parts.len()).rev() {

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::host::{ChangeHost, ThisMachine};
 use kernel::ipset::{self, Entry, Ipsets, Kind, Set, SetName};
-use kernel::ipvs::{self, Ipvs, Protocol, RealServer, Request, VirtualServer, What};
+use kernel::ipvs::{self, Ipvs, RealServer, Request, VirtualServer, What};
 use kernel::sysctl::{self, Sysctls};
 use kernel::xtables::{Family, Variant, Xtables};
 use kernel_sim::nft::SimPacket;
@@ -70,7 +71,7 @@ fn at(family: Family, last: u8) -> SocketAddr {
 
 /// Virtual servers of both kernels.
 fn requests(family: Family) -> Vec<Request> {
-    let what = |last| What::Address(at(family, last), Protocol::UDP);
+    let what = |last| What::Address(at(family, last), IpProtocol::UDP);
     let (web, marker, own, mark) = (what(WEB), what(MARKER), what(OWN), What::Mark(MARK, family));
     let on_node = RealServer::masquerading(SocketAddr::new(node(family), POD_PORT), 1);
     let server = |last| RealServer::masquerading(SocketAddr::new(pod(family, last), POD_PORT), 1);
@@ -90,7 +91,7 @@ fn requests(family: Family) -> Vec<Request> {
 
 /// The first client and the first pod, so that some of its packets are in it.
 fn hairpin(family: Family) -> [ipset::Request; 2] {
-    let (name, protocol) = (SetName::new("HAIRPIN").unwrap(), Protocol::UDP);
+    let (name, protocol) = (SetName::new("HAIRPIN").unwrap(), IpProtocol::UDP);
     let entry = Entry::IpPortIp(pod(family, 1), protocol, POD_PORT, client(family, 1));
     [ipset::Request::Create(Set::new(name.clone(), Kind::IpPortIp(family))), ipset::Request::Add(name, entry)]
 }

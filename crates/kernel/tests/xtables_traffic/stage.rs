@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::RulePackets;
-use kernel::nft::Protocol;
 use kernel::xtables::{Family, Programs, Table, Variant, Xtables};
 use kernel_sim::nft::{Path, SimPacket};
 use playground::namespace::{Namespace, socket};
@@ -104,7 +104,7 @@ impl Stage {
             },
             source: self.source(sender),
             destination,
-            protocol: Protocol::UDP,
+            protocol: IpProtocol::UDP,
             port: Some(port),
             mark: 0,
             priority: 0,

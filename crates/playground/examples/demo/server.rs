@@ -36,6 +36,9 @@ fn open(protocol: Protocol, here: SocketAddr, name: String) -> io::Result<()> {
             let socket = UdpSocket::bind(here)?;
             thread::Builder::new().spawn(move || answer_datagrams(&socket, here, &name))?;
         }
+        Protocol::Sctp => {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the demo's pods speak no SCTP"));
+        }
     }
     Ok(())
 }

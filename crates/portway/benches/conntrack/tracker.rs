@@ -5,12 +5,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, ensure};
+use kernel::IpProtocol;
 use kernel::conntrack::{Conntrack as _, Entry, Family, Filter, Netlink, Tuple, Zone};
 use serde::Serialize;
 
 pub(crate) const STALE: u32 = 100;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+const TCP: IpProtocol = IpProtocol::TCP;
+const UDP: IpProtocol = IpProtocol::UDP;
 /// Flows outlive the benchmark; then the namespace takes them along.
 const TIMEOUT_SECONDS: u32 = 3_600;
 /// Room for what is stale, and for whoever else counts.
@@ -72,7 +73,7 @@ fn client(n: u32) -> (IpAddr, u16) {
     (Ipv4Addr::from(0x0a01_0000 + n / 50_000).into(), port)
 }
 
-fn flow(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16), answers: (IpAddr, u16)) -> Entry {
+fn flow(protocol: IpProtocol, from: (IpAddr, u16), to: (IpAddr, u16), answers: (IpAddr, u16)) -> Entry {
     let original = Tuple { source: from, destination: to };
     let reply = Tuple { source: answers, destination: from };
     Entry { protocol, original, reply, zone: Zone::default(), id: None }

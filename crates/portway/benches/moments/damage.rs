@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kernel::nft::{
-    Element, Event, Family, Kernel as _, Monitor, Netlink, Operation, Protocol, Transaction, Value,
-};
+use kernel::nft::{Element, Event, Family, Kernel as _, Monitor, Netlink, Operation, Transaction, Value};
 
 use crate::node::{Node, cluster_ip};
 
@@ -35,8 +33,11 @@ impl Damage {
     }
 
     fn operation(self) -> Operation {
-        let frontend =
-            Element::new(&[Value::Ipv4(cluster_ip(7)), Value::Protocol(Protocol::TCP), Value::Port(80)]);
+        let frontend = Element::new(&[
+            Value::Ipv4(cluster_ip(7)),
+            Value::Protocol(kernel::IpProtocol::TCP),
+            Value::Port(80),
+        ]);
         match self {
             Self::Element => Operation::DeleteElements("frontends".into(), vec![frontend]),
             Self::Chain => Operation::FlushChain("nat-prerouting".into()),

@@ -14,6 +14,7 @@ use std::fs;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use kernel::IpProtocol;
 use kernel::conntrack::{self, Conntrack as _, Filter};
 use kernel::host::{self, Address, Scope};
 use kernel::sysctl::{self, Sysctls};
@@ -266,7 +267,7 @@ fn not_forwarding(name: &str, why: &str) -> String {
 /// Has the kernel load its connection tracker, which it does when somebody asks for connections. No flow has protocol 255, so
 /// that it has nothing to tell.
 fn load_tracker() -> conntrack::Result<()> {
-    let nothing = Filter::Protocol(conntrack::Family::V4, u8::MAX);
+    let nothing = Filter::Protocol(conntrack::Family::V4, IpProtocol(u8::MAX));
     conntrack::Netlink::open()?.visit(&nothing, &mut |_| ()).map(drop)
 }
 

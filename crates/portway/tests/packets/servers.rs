@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use kernel::ipvs::{Ipvs as _, Netlink, Protocol, VirtualServer, What};
+use kernel::ipvs::{Ipvs as _, Netlink, VirtualServer, What};
 
 use crate::stage::Stage;
 
 /// The virtual server at a place, by TCP.
 pub(crate) fn at(to: SocketAddr) -> What {
-    What::Address(to, Protocol::TCP)
+    What::Address(to, kernel::IpProtocol::TCP)
 }
 
 impl Stage {

@@ -37,10 +37,10 @@ impl Talk {
         self.count(Family::of(to.ip()), protocol, 1);
         let plain = Ask::within(limit);
         match protocol {
-            Protocol::Tcp => ask(from, playground::Protocol::Tcp, to, &plain),
+            Protocol::Tcp => ask(from, protocol, to, &plain),
             Protocol::Udp => {
                 let source = from.at(Family::of(to.ip()), self.unused_port());
-                ask(from, playground::Protocol::Udp, to, &Ask { source: Some(source), ..plain })
+                ask(from, protocol, to, &Ask { source: Some(source), ..plain })
             }
             Protocol::Sctp => sctp_init(from, to, limit),
         }
@@ -56,13 +56,13 @@ impl Talk {
     ) -> (SocketAddr, Outcome) {
         let family = Family::of(to.ip());
         self.count(family, protocol, 1);
-        let bound = |port, over| {
+        let bound = |port| {
             let source = from.at(family, port);
-            (source, ask(from, over, to, &Ask { source: Some(source), ..Ask::within(PATIENCE) }))
+            (source, ask(from, protocol, to, &Ask { source: Some(source), ..Ask::within(PATIENCE) }))
         };
         match protocol {
-            Protocol::Tcp => bound(0, playground::Protocol::Tcp),
-            Protocol::Udp => bound(self.unused_port(), playground::Protocol::Udp),
+            Protocol::Tcp => bound(0),
+            Protocol::Udp => bound(self.unused_port()),
             Protocol::Sctp => (from.at(family, 0), sctp_init(from, to, PATIENCE)),
         }
     }
@@ -74,11 +74,7 @@ impl Talk {
     }
 
     /// A load has asked so many.
-    pub(crate) fn count_stats(&self, family: Family, protocol: playground::Protocol, stats: &Stats) {
-        let protocol = match protocol {
-            playground::Protocol::Tcp => Protocol::Tcp,
-            playground::Protocol::Udp => Protocol::Udp,
-        };
+    pub(crate) fn count_stats(&self, family: Family, protocol: Protocol, stats: &Stats) {
         self.count(family, protocol, stats.ok + stats.failed);
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use kernel::ipset::Ipsets as _;
-use kernel::ipvs::{Ipvs as _, Protocol, RealServer, Request, VirtualServer, What};
+use kernel::ipvs::{Ipvs as _, RealServer, Request, VirtualServer, What};
 use kernel::sysctl::Sysctls as _;
 
 use crate::common::{Outcome, Place, Running, skipped};
@@ -98,7 +98,7 @@ impl Kernel {
 }
 
 fn tcp(text: &str) -> What {
-    What::Address(text.parse().unwrap(), Protocol::TCP)
+    What::Address(text.parse().unwrap(), kernel::IpProtocol::TCP)
 }
 
 /// A host with one address, and the example's manifest; `None` where the kernel is not the VM's.

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use kernel::xtables::{ChainName, Match, Protocol};
+use kernel::IpProtocol;
+use kernel::xtables::{ChainName, Match};
 use model::{Endpoint, Family, FrontendKind, Pool, Route, ServicePort};
 
 use super::{Renderer, frontends, own};
 use crate::iptables::names::Names;
-use crate::xtables::{PortRules, Refusals, comment_of, is_local, number_of, pools, routes_of};
+use crate::xtables::{PortRules, Refusals, comment_of, is_local, pools, routes_of};
 
 /// A service port, in one family.
 #[derive(Debug)]
 pub(super) struct Port<'a> {
     pub(super) names: Names,
-    pub(super) protocol: Protocol,
+    pub(super) protocol: IpProtocol,
     pub(super) affinity_seconds: Option<u32>,
     /// The routes that it holds, in upstream's order.
     pub(super) routes: Vec<&'a Route>,
@@ -52,7 +53,7 @@ impl<'a> Port<'a> {
     fn of(port: &'a ServicePort, family: Family) -> Self {
         Self {
             names: Names::of(port.id()),
-            protocol: number_of(port.id().protocol),
+            protocol: port.id().protocol.into(),
             affinity_seconds: port.affinity_seconds,
             routes: routes_of(port, family),
         }

@@ -10,7 +10,6 @@ use model::{Action, Endpoint, Family, Pool};
 use crate::ipvs::items::Item;
 use crate::ipvs::names::SetId;
 use crate::ipvs::scheduler::Scheduler;
-use crate::xtables::number_of;
 
 /// The virtual server and the real servers behind it. An action that leads nowhere has none: IPVS refuses for it.
 pub(super) fn servers(
@@ -39,7 +38,7 @@ pub(super) fn hairpins(action: &Action, protocol: model::Protocol) -> impl Itera
     let endpoints = action.pool().map(Pool::endpoints).unwrap_or_default().iter();
     let entry = move |endpoint: &Endpoint| {
         let Endpoint { address, port, .. } = *endpoint;
-        let entry = Entry::IpPortIp(address, number_of(protocol), port, address);
+        let entry = Entry::IpPortIp(address, protocol.into(), port, address);
         Item::Entry(Family::of(address), SetId::Hairpin, entry)
     };
     endpoints.filter(|endpoint| endpoint.place != Where::Elsewhere).map(entry)

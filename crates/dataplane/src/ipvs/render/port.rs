@@ -14,7 +14,7 @@ use crate::ipvs::items::{Item, Place};
 use crate::ipvs::marks::Marks;
 use crate::ipvs::names::SetId;
 use crate::ipvs::scheduler::{self, Scheduler, UnknownScheduler};
-use crate::xtables::{number_of, routes_of, sources};
+use crate::xtables::{routes_of, sources};
 
 /// What is rendered with.
 pub(in crate::ipvs) struct Renderer<'a> {
@@ -63,7 +63,7 @@ impl Renderer<'_> {
                     && self.table.route(&Frontend::Address { ip: *ip, protocol, port }).is_none()
         };
         let ips = dialled_at(frontend, self.table.node(), self.options.default_node_port_addresses);
-        let place = |ip| Place { ip, protocol: number_of(protocol), port };
+        let place = |ip| Place { ip, protocol: protocol.into(), port };
         ips.into_iter().filter(is_free).map(place).collect()
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kernel::IpProtocol;
 use kernel::xtables::{Is, Match, Rule, Side, State, Table, Target};
 use model::net::IpNet;
 use model::table::NodeView;
@@ -169,15 +170,13 @@ impl OfFamily<'_> {
 
     /// An address that this host has for Services answers at their ports only. Pings are answered, as upstream does.
     fn filter(&self) -> Chain {
-        let health = [
-            Match::PlainProtocol(kernel::xtables::Protocol::TCP),
-            self.set(SetId::HealthChecks, &[Side::Destination]),
-        ];
+        let health =
+            [Match::PlainProtocol(IpProtocol::TCP), self.set(SetId::HealthChecks, &[Side::Destination])];
         let mut rules = vec![Rule::new(health, Target::Accept)];
         for served in [SetId::ClusterIps, SetId::Masquerade, SetId::Local] {
             rules.push(Rule::new([self.dialled(served)], Target::Return));
         }
-        for protocol in model::Protocol::ALL.map(xtables::number_of) {
+        for protocol in model::Protocol::ALL.map(IpProtocol::from) {
             let parts = [
                 Match::PlainProtocol(protocol),
                 states(Is::Equal, &[State::New]),

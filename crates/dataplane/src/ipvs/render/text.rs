@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use kernel::IpProtocol;
 use kernel::ipset::{self, Kind};
-use kernel::ipvs::{Flags, Protocol, VirtualServer, What};
+use kernel::ipvs::{Flags, VirtualServer, What};
 use model::{Family, ForwardingTable};
 
 use super::rules::Rules;
@@ -100,8 +101,8 @@ fn first_address() -> std::net::SocketAddr {
 
 fn name(what: &What) -> String {
     match what {
-        What::Address(at, Protocol::TCP) => format!("-t {at}"),
-        What::Address(at, Protocol::UDP) => format!("-u {at}"),
+        What::Address(at, IpProtocol::TCP) => format!("-t {at}"),
+        What::Address(at, IpProtocol::UDP) => format!("-u {at}"),
         What::Address(at, _) => format!("--sctp-service {at}"),
         What::Mark(mark, ipset::Family::V4) => format!("-f {mark}"),
         What::Mark(mark, ipset::Family::V6) => format!("-f {mark} -6"),

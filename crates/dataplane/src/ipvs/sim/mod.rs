@@ -178,7 +178,8 @@ impl Node {
         let Some((protocol, number)) = packet.payload.transport() else { return Ok(None) };
         let at = SocketAddr::new(packet.destination, number);
         let servers = self.dataplane.doors().servers.virtual_servers().map_err(|error| error.to_string())?;
-        let is_it = |what: &What| matches!(what, What::Address(of, found) if *of == at && found.0 == protocol_number(protocol));
+        let is_it =
+            |what: &What| matches!(what, What::Address(of, found) if *of == at && *found == protocol.into());
         Ok(servers.into_iter().find(|server| is_it(&server.what)).and_then(|server| server.persistence_s))
     }
 }
@@ -199,14 +200,6 @@ fn common(mut one: u64, mut other: u64) -> u64 {
         (one, other) = (other, one % other);
     }
     one.max(1)
-}
-
-fn protocol_number(protocol: model::Protocol) -> u8 {
-    match protocol {
-        model::Protocol::Tcp => 6,
-        model::Protocol::Udp => 17,
-        model::Protocol::Sctp => 132,
-    }
 }
 
 /// A virtual server by mark compares the whole mark, so such a packet can carry no other.

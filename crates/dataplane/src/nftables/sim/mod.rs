@@ -23,7 +23,7 @@ pub use ways::{Way, ends, ways};
 
 use super::mode::options;
 use super::{MODE, Options, TABLE};
-use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
+use crate::sim::{End, Ends, Failing, Listing, SimulatedMode, Struck, sim_packet};
 use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};
 
@@ -151,11 +151,6 @@ impl SimulatedMode for Node {
 
     fn heal(&mut self) {
         self.faulty().heal();
-    }
-
-    /// What a previous process wrote for a number that another service port has now goes with the deletions that wait.
-    fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
-        meanwhile.is_restarted && found.is_ok()
     }
 
     fn refuse(&mut self, address: Option<IpAddr>) -> bool {

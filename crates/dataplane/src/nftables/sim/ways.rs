@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kernel::nft::{Protocol, Reject};
+use kernel::IpProtocol;
+use kernel::nft::Reject;
 use kernel_sim::nft::{Fate, Outcome, SimPacket, Simulated};
 
 use crate::sim::{End, Ends, end_of};
@@ -45,7 +46,7 @@ pub fn ends(kernel: &mut Simulated, packet: &SimPacket, now: Duration) -> Result
 /// TCP must be refused by a reset: other answers are rate limited, and a lost one is a timeout.
 fn meant(packet: &SimPacket, outcome: &Outcome) -> Result<End, String> {
     if let Fate::Rejected(how) = outcome.fate
-        && (how == Reject::TcpReset) != (packet.protocol == Protocol::TCP)
+        && (how == Reject::TcpReset) != (packet.protocol == IpProtocol::TCP)
     {
         return Err(format!("{:?} is refused by {how:?}", packet.protocol));
     }

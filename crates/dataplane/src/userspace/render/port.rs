@@ -19,7 +19,7 @@ use crate::relay::Purpose;
 use crate::userspace::names::{self, Names};
 use crate::userspace::ports::{needed, purpose};
 use crate::xtables::{
-    PortRules, Refusals, Shared, comment_of, frontend_parts, number_of, refusal, routes_of, sources, states,
+    PortRules, Refusals, Shared, comment_of, frontend_parts, refusal, routes_of, sources, states,
 };
 
 /// Nothing for a service port that has no listener though it needs one: it was refused, and is told of by name.
@@ -78,7 +78,7 @@ impl<'a> Subject<'a> {
         Some(Self {
             renderer,
             names: Names::of(id),
-            protocol: Match::Protocol(number_of(id.protocol)),
+            protocol: Match::Protocol(id.protocol.into()),
             routes: routes_of(port, family),
             listeners: found.collect::<Option<_>>()?,
         })

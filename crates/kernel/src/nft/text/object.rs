@@ -133,11 +133,13 @@ pub(super) fn element_key(element: &Element) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nft::{Comment, Flags, Part, Protocol, Value, Verdict};
+    use crate::IpProtocol;
+    use crate::nft::{Comment, Flags, Part, Value, Verdict};
 
     #[test]
     fn elements_are_as_nft_prints_them() {
-        let frontend = [Value::Ipv4([10, 96, 0, 10].into()), Value::Protocol(Protocol::TCP), Value::Port(80)];
+        let frontend =
+            [Value::Ipv4([10, 96, 0, 10].into()), Value::Protocol(IpProtocol::TCP), Value::Port(80)];
         let note = Comment::new("shop/web");
         let class = Element::new(&frontend).values(&[Value::Priority(0x7057_0004)]).comment(&note);
         assert_eq!(class.text(), "10.96.0.10 . tcp . 80 comment \"shop/web\" : 7057:4");

@@ -4,20 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::nft::value::{Protocol, Tuple, Value};
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::TCP => f.write_str("tcp"),
-            Self::UDP => f.write_str("udp"),
-            Self::SCTP => f.write_str("sctp"),
-            Self::ICMP => f.write_str("icmp"),
-            Self::ICMPV6 => f.write_str("ipv6-icmp"),
-            Self(number) => number.fmt(f),
-        }
-    }
-}
+use crate::nft::value::{Tuple, Value};
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,10 @@ use std::vec::IntoIter;
 use ipnet::IpNet;
 
 use super::target;
-use crate::xtables::rule::{Is, Match, Probability, Protocol, Recent, Rule, SetName, Side, State, Target};
+use crate::xtables::rule::{Is, Match, Probability, Recent, Rule, SetName, Side, State, Target};
+use model::Protocol;
+
+use crate::IpProtocol;
 
 /// The modules whose options are known.
 const MODULES: [&str; 8] = ["comment", "addrtype", "mark", "conntrack", "statistic", "recent", "set", "ipvs"];
@@ -21,7 +24,7 @@ pub(super) struct Reader<'a> {
     /// A `!` that the next option takes.
     is_negated: bool,
     /// `-m tcp` came before `-p tcp`.
-    awaited: Option<Protocol>,
+    awaited: Option<IpProtocol>,
     recent: Option<RecentOptions>,
 }
 
@@ -144,13 +147,13 @@ impl<'a> Reader<'a> {
     /// `--dport` brings the module of the protocol with it.
     fn port(&mut self) -> Option<Match> {
         let port = self.plain_word()?.parse().ok()?;
-        let protocols = [Protocol::TCP, Protocol::UDP, Protocol::SCTP];
+        let protocols = Protocol::ALL.map(IpProtocol::from);
         let is_known = protocols.into_iter().any(|protocol| self.has_ports_of(protocol));
         (is_known || self.awaited.is_some()).then_some(Match::DestinationPort(port))
     }
 
     /// Whether `-p` was read. If its module was not yet loaded, it is now, and stands here: modules are asked in their order.
-    fn has_ports_of(&mut self, protocol: Protocol) -> bool {
+    fn has_ports_of(&mut self, protocol: IpProtocol) -> bool {
         if self.parts.contains(&Match::Protocol(protocol)) {
             return true;
         }
@@ -219,21 +222,16 @@ fn sides(text: &str) -> Option<Vec<Side>> {
     text.split(',').map(side).collect::<Option<Vec<_>>>().filter(|sides| sides.len() <= 6)
 }
 
-fn protocol_with_ports(name: &str) -> Option<Protocol> {
-    match name {
-        "tcp" => Some(Protocol::TCP),
-        "udp" => Some(Protocol::UDP),
-        "sctp" => Some(Protocol::SCTP),
-        _ => None,
-    }
+fn protocol_with_ports(name: &str) -> Option<IpProtocol> {
+    Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).map(IpProtocol::from)
 }
 
-fn protocol(name: &str) -> Option<Protocol> {
+fn protocol(name: &str) -> Option<IpProtocol> {
     protocol_with_ports(name).or_else(|| match name {
-        "icmp" => Some(Protocol::ICMP),
-        "ipv6-icmp" | "icmpv6" => Some(Protocol::ICMPV6),
+        "icmp" => Some(IpProtocol::ICMP),
+        "ipv6-icmp" | "icmpv6" => Some(IpProtocol::ICMPV6),
         // Zero stands for all of them.
-        number => number.parse().ok().filter(|number| *number != 0).map(Protocol),
+        number => number.parse().ok().filter(|number| *number != 0).map(IpProtocol),
     })
 }
 

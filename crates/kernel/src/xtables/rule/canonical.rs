@@ -89,9 +89,7 @@ fn canonical_match(part: &Match) -> Cow<'_, Match> {
     match part {
         Match::Source(is, net) => Cow::Owned(Match::Source(*is, net.trunc())),
         Match::Destination(is, net) => Cow::Owned(Match::Destination(*is, net.trunc())),
-        Match::PlainProtocol(protocol) if !super::print::has_ports(*protocol) => {
-            Cow::Owned(Match::Protocol(*protocol))
-        }
+        Match::PlainProtocol(protocol) if !protocol.has_ports() => Cow::Owned(Match::Protocol(*protocol)),
         other => Cow::Borrowed(other),
     }
 }
@@ -108,7 +106,8 @@ fn canonical_target(target: &Target) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xtables::rule::{Is, Protocol};
+    use crate::IpProtocol;
+    use crate::xtables::rule::Is;
 
     fn net(text: &str) -> ipnet::IpNet {
         text.parse().unwrap()
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn order_and_words_do_not_count() {
-        let port = [Match::Protocol(Protocol::TCP), Match::DestinationPort(80)];
+        let port = [Match::Protocol(IpProtocol::TCP), Match::DestinationPort(80)];
         let to = Match::Destination(Is::Equal, net("10.1.2.3/8"));
         let one = Rule::new([to, port[0].clone(), port[1].clone()], Target::OrMark(1));
         let whole = Match::Destination(Is::Equal, net("10.0.0.0/8"));
@@ -127,13 +126,13 @@ mod tests {
     #[test]
     fn what_differs_differs() {
         let set = Match::Recent(Recent::Set { list: "A".to_owned() });
-        let (tcp, port) = (Match::Protocol(Protocol::TCP), Match::DestinationPort(80));
+        let (tcp, port) = (Match::Protocol(IpProtocol::TCP), Match::DestinationPort(80));
         let rules = [
             Rule::new([], None),
             Rule::new([], Target::OrMark(1)),
             Rule::new([], Target::XorMark(1)),
             Rule::new([tcp.clone()], None),
-            Rule::new([Match::PlainProtocol(Protocol::TCP)], None),
+            Rule::new([Match::PlainProtocol(IpProtocol::TCP)], None),
             Rule::new([tcp.clone(), port.clone(), set.clone()], None),
             Rule::new([set, tcp, port], None),
         ];

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Is, Match, Protocol, Recent, Rule, Side, State, Target};
+use super::{Is, Match, Recent, Rule, Side, State, Target};
 
 /// Names of targets that programs know: they let no chain be called so.
 #[rustfmt::skip]
@@ -39,11 +39,8 @@ impl Display for Match {
                 f.write_str("-m comment --comment ")?;
                 quoted(f, text)
             }
-            Self::Protocol(protocol) if has_ports(*protocol) => {
-                let name = name(*protocol);
-                write!(f, "-m {name} -p {name}")
-            }
-            Self::Protocol(protocol) | Self::PlainProtocol(protocol) => write!(f, "-p {}", name(*protocol)),
+            Self::Protocol(protocol) if protocol.has_ports() => write!(f, "-m {protocol} -p {protocol}"),
+            Self::Protocol(protocol) | Self::PlainProtocol(protocol) => write!(f, "-p {protocol}"),
             Self::DestinationPort(port) => write!(f, "--dport {port}"),
             Self::Source(is, net) => write!(f, "{}-s {}", not(*is), Short(*net)),
             Self::Destination(is, net) => write!(f, "{}-d {}", not(*is), Short(*net)),
@@ -118,24 +115,6 @@ impl State {
     }
 }
 
-/// Whether packets of this protocol have ports that a rule can ask.
-pub fn has_ports(protocol: Protocol) -> bool {
-    [Protocol::TCP, Protocol::UDP, Protocol::SCTP].contains(&protocol)
-}
-
-/// As the programs call it; by number if it has no name here.
-pub fn name(protocol: Protocol) -> String {
-    let name = match protocol {
-        Protocol::TCP => "tcp",
-        Protocol::UDP => "udp",
-        Protocol::SCTP => "sctp",
-        Protocol::ICMP => "icmp",
-        Protocol::ICMPV6 => "ipv6-icmp",
-        Protocol(number) => return number.to_string(),
-    };
-    name.to_owned()
-}
-
 /// An address, with the length of its prefix unless it is a single one.
 struct Short(IpNet);
 
@@ -179,6 +158,7 @@ fn quoted(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IpProtocol;
     use crate::xtables::rule::{ChainName, Probability};
 
     #[test]
@@ -193,7 +173,7 @@ mod tests {
                 Rule::new(
                     [
                         comment("ns1/svc1:p80 cluster IP"),
-                        Match::Protocol(Protocol::TCP),
+                        Match::Protocol(IpProtocol::TCP),
                         destination("172.30.0.41"),
                         Match::DestinationPort(80),
                     ],
@@ -214,7 +194,7 @@ mod tests {
             ),
             (
                 Rule::new(
-                    [Match::Recent(Recent::Set { list: list() }), Match::Protocol(Protocol::UDP)],
+                    [Match::Recent(Recent::Set { list: list() }), Match::Protocol(IpProtocol::UDP)],
                     Target::Dnat("fd00::8".parse().unwrap(), Some(53)),
                 ),
                 "-m recent --name KUBE-SEP-A --set -m udp -p udp -j DNAT --to-destination [fd00::8]:53",

@@ -81,18 +81,17 @@ fn shares_of_the_model(stage: &Stage, dial: &Dial) -> BTreeMap<String, u64> {
 /// Who answered how often.
 fn count_answers(stage: &Stage, dial: &Dial) -> BTreeMap<String, u64> {
     match dial.protocol {
-        Protocol::Tcp => count_many(stage, dial, playground::Protocol::Tcp),
-        Protocol::Udp => count_many(stage, dial, playground::Protocol::Udp),
+        Protocol::Tcp | Protocol::Udp => count_many(stage, dial),
         Protocol::Sctp => count_inits(stage, dial),
     }
 }
 
-fn count_many(stage: &Stage, dial: &Dial, protocol: playground::Protocol) -> BTreeMap<String, u64> {
-    let work = Work { protocol, ..Work::default() };
+fn count_many(stage: &Stage, dial: &Dial) -> BTreeMap<String, u64> {
+    let work = Work { protocol: dial.protocol, ..Work::default() };
     let connections = enough(CONNECTIONS).min(CONNECTIONS);
     let count = usize::try_from(connections).unwrap();
     let stats = many(stage.place(dial.from), dial.to, count, &work).unwrap();
-    stage.talk.count_stats(Family::of(dial.to.ip()), protocol, &stats);
+    stage.talk.count_stats(Family::of(dial.to.ip()), dial.protocol, &stats);
     none_failed(&stats);
     assert_eq!(stats.ok, connections);
     stats.servers

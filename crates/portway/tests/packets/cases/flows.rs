@@ -11,7 +11,6 @@ use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
 use crate::talk::PATIENCE;
 
-const UDP: u8 = 17;
 const OLD: [&str; 1] = ["web-a-0"];
 const NEW: [&str; 1] = ["web-b-1"];
 /// An answer that does not come.
@@ -156,7 +155,7 @@ fn entries(stage: &Stage, clients: &[SocketAddr]) -> Vec<Entry> {
     };
     let list = || {
         let mut found = Vec::new();
-        let filter = Filter::Protocol(kernel::conntrack::Family::V4, UDP);
+        let filter = Filter::Protocol(kernel::conntrack::Family::V4, kernel::IpProtocol::UDP);
         let mut tracker = Netlink::open().unwrap();
         tracker.visit(&filter, &mut |entry| found.extend(is_theirs(entry).then_some(*entry))).unwrap();
         found

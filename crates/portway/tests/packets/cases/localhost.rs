@@ -28,7 +28,7 @@ pub(crate) fn root_node_ports_answer_on_localhost(setting: &Setting) {
     // A connection that is open goes on when its endpoint leaves, and new ones go elsewhere.
     let to = SocketAddr::new(localhost(Family::V4), web.held_node_port());
     let how = playground::Ask::within(PATIENCE);
-    let mut held = Held::open(stage.place("a"), playground::Protocol::Tcp, to, &how).unwrap();
+    let mut held = Held::open(stage.place("a"), Protocol::Tcp, to, &how).unwrap();
     let first = held.reply().server.clone();
     let rest: Vec<&str> = ALL.into_iter().filter(|pod| *pod != first).collect();
     stage.apply(&web.clone().on(&rest));
@@ -74,7 +74,7 @@ pub(crate) fn root_nobody_else_reaches_node_ports_on_localhost(setting: &Setting
         stage.shell("a", &format!("nft 'add table inet seen; {chain}; {rule}'"));
         let to = SocketAddr::new(localhost(Family::V4), web.node_port());
         let how = playground::Ask::within(LOST);
-        for protocol in [playground::Protocol::Tcp, playground::Protocol::Udp] {
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
             let outcome = playground::client::ask(outside, protocol, to, &how);
             assert!(!outcome.is_answered(), "{protocol:?}, {count} options: {outcome}");
             assert!(
@@ -95,7 +95,7 @@ pub(crate) fn root_a_hand_over_keeps_localhost_served(setting: &Setting) {
     let to = SocketAddr::new(localhost(Family::V4), web.held_node_port());
     assert_eq!(to.port(), web.held_node_port(), "{HELD_PORT} is the port of the pods");
     let how = playground::Ask::within(PATIENCE);
-    let mut held = Held::open(stage.place("a"), playground::Protocol::Tcp, to, &how).unwrap();
+    let mut held = Held::open(stage.place("a"), Protocol::Tcp, to, &how).unwrap();
     let work = playground::Work { parallel: 2, ask: playground::Ask::within(PATIENCE), ..Default::default() };
     let dialled = SocketAddr::new(localhost(Family::V4), web.node_port());
     let load = playground::Load::start(stage.place("a"), dialled, &work).unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn root_a_hand_over_keeps_localhost_served(setting: &Setting) {
     }
     let stats = load.stop();
     crate::talk::none_failed(&stats);
-    stage.talk.count_stats(Family::V4, playground::Protocol::Tcp, &stats);
+    stage.talk.count_stats(Family::V4, Protocol::Tcp, &stats);
     let before = held.reply().server.clone();
     assert_eq!(held.ping(PATIENCE).server(), Some(before.as_str()));
     drop(held);
@@ -162,7 +162,5 @@ fn is_refused(stage: &Stage, web: &Service, family: Family, protocol: Protocol) 
 fn ask(stage: &Stage, web: &Service, family: Family, protocol: Protocol) -> playground::Outcome {
     let to = SocketAddr::new(localhost(family), web.node_port());
     stage.talk.count(family, protocol, 1);
-    let protocol =
-        if protocol == Protocol::Tcp { playground::Protocol::Tcp } else { playground::Protocol::Udp };
     playground::client::ask(stage.place("a"), protocol, to, &playground::Ask::within(PATIENCE))
 }
