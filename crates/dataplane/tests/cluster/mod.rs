@@ -1,12 +1,140 @@
-//! A small cluster, said in few words, for tests that look at one thing.
+//! Clusters, said in few words: each object is a line.
+//!
+//! `svc NAMESPACE/NAME IP,… PORT,… KEY=VALUE …` is a Service, `ep NAMESPACE/NAME PORT,… ADDRESS …` are endpoints of one. A port is
+//! `NAME:NUMBER/PROTOCOL@NODEPORT`, an address may have `@` and its node; only numbers and addresses must be there. Keys are those of
+//! [`set`]; any other is an annotation.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::BTreeSet;
 
+use model::net::parse_ip;
 use model::object::{Read, read};
-use model::{Cluster, Config, Event, ForwardingTable, ServiceName, ServicePortId};
+use model::{Cluster, Config, Event, ForwardingTable, Protocol, ServiceName, ServicePortId};
 use serde_json::{Value, json};
+
+/// The table of these objects, on the node of [`plain`].
+pub(crate) fn table_of(text: &str) -> ForwardingTable {
+    table(plain(), text)
+}
+
+pub(crate) fn table(config: Config, text: &str) -> ForwardingTable {
+    let mut cluster = Cluster::new(config);
+    for object in objects(text) {
+        cluster.apply(Event::Apply(fact(&object)));
+    }
+    ForwardingTable::of(&cluster)
+}
+
+/// This node is `a`, at 192.168.0.1 and `fd00:1::1`. Nothing says which sources are pods.
+pub(crate) fn plain() -> Config {
+    at(&["192.168.0.1", "fd00:1::1"])
+}
+
+pub(crate) fn at(node_ips: &[&str]) -> Config {
+    let node_ips = node_ips.iter().filter_map(|ip| parse_ip(ip)).collect();
+    Config { node_name: "a".into(), node_ips, ..Config::default() }
+}
+
+/// A Service of one port, with a node port, and its endpoints.
+pub(crate) fn web(name: &str, ip: &str, protocol: &str, endpoints: &[&str]) -> String {
+    web_with(name, ip, protocol, endpoints, "")
+}
+
+/// The same with more keys.
+pub(crate) fn web_with(name: &str, ip: &str, protocol: &str, endpoints: &[&str], keys: &str) -> String {
+    let number = 30_000 + u16::from(name.as_bytes()[0]);
+    let endpoints = endpoints.join(" ");
+    format!("svc {name} {ip} 80/{protocol}@{number} {keys}\nep {name} 8080/{protocol} {endpoints}\n")
+}
+
+pub(crate) fn of(services: &[String]) -> ForwardingTable {
+    table_of(&services.concat())
+}
+
+/// A service port whose port has no name.
+pub(crate) fn id(name: &str, protocol: Protocol) -> ServicePortId {
+    ServicePortId { service: ServiceName::new("default", name), port: "".into(), protocol }
+}
+
+fn fact(object: &Value) -> model::facts::Fact {
+    let Read::Fact(fact) = read(object) else { panic!("no fact: {object}") };
+    fact
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().filter(|line| !line.trim().is_empty()).map(object).collect()
+}
+
+fn object(line: &str) -> Value {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (namespace, name) = words[1].split_once('/').unwrap_or(("default", words[1]));
+    match words[0] {
+        "svc" => {
+            let ports: Vec<Value> = words[3].split(',').map(port).collect();
+            let kind = if words[3].contains('@') { "NodePort" } else { "ClusterIP" };
+            let spec = json!({"clusterIPs": list(words[2]), "ports": ports, "type": kind});
+            let metadata = json!({"name": name, "namespace": namespace, "annotations": {}});
+            let mut object = json!({"kind": "Service", "metadata": metadata, "spec": spec});
+            words[4..].iter().for_each(|word| set(&mut object, word));
+            object
+        }
+        "ep" => {
+            let ports: Vec<Value> = words[2].split(',').map(port).collect();
+            let endpoints: Vec<Value> = words[3..].iter().map(|text| endpoint(text)).collect();
+            let kind = if words[3..].iter().all(|ip| ip.contains('.')) { "IPv4" } else { "IPv6" };
+            let labels = json!({"kubernetes.io/service-name": name});
+            let metadata =
+                json!({"name": format!("{kind}-{name:.200}"), "namespace": namespace, "labels": labels});
+            json!({"kind": "EndpointSlice", "addressType": kind, "metadata": metadata, "ports": ports, "endpoints": endpoints})
+        }
+        kind => panic!("no such kind: {kind}"),
+    }
+}
+
+fn list(text: &str) -> Vec<&str> {
+    text.split(',').collect()
+}
+
+fn port(text: &str) -> Value {
+    let (text, node_port) = text.split_once('@').unwrap_or((text, ""));
+    let (text, protocol) = text.split_once('/').unwrap_or((text, "TCP"));
+    let (name, number) = text.split_once(':').unwrap_or(("", text));
+    let mut port = json!({"name": name, "protocol": protocol, "port": number.parse::<u16>().unwrap()});
+    if let Ok(number) = node_port.parse::<u16>() {
+        port["nodePort"] = json!(number);
+    }
+    port
+}
+
+fn endpoint(text: &str) -> Value {
+    let (ip, node) = text.split_once('@').map_or((text, None), |(ip, node)| (ip, Some(node)));
+    json!({"addresses": [ip], "nodeName": node})
+}
+
+fn set(service: &mut Value, word: &str) {
+    let (key, value) = word.split_once('=').unwrap();
+    let spec = &mut service["spec"];
+    match key {
+        "type" => spec["type"] = json!(value),
+        "external" => spec["externalTrafficPolicy"] = json!(value),
+        "internal" => spec["internalTrafficPolicy"] = json!(value),
+        "ips" => spec["externalIPs"] = json!(list(value)),
+        "ranges" => spec["loadBalancerSourceRanges"] = json!(list(value)),
+        "health" => spec["healthCheckNodePort"] = json!(value.parse::<u16>().unwrap()),
+        "affinity" => {
+            spec["sessionAffinity"] = json!(if value == "None" { value } else { "ClientIP" });
+            if let Ok(seconds) = value.parse::<u32>() {
+                spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": seconds}});
+            }
+        }
+        "lb" => {
+            spec["type"] = json!("LoadBalancer");
+            service["status"] = json!({"loadBalancer": {"ingress": [{"ip": value}]}});
+        }
+        annotation => service["metadata"]["annotations"][annotation] = json!(value),
+    }
+}
 
 /// A cluster, the table that follows it, and what changed since the last look.
 pub(crate) struct Small {
@@ -18,36 +146,37 @@ pub(crate) struct Small {
 impl Small {
     /// This node is `a`, at 192.168.0.1.
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::new(Config { node_name: "a".into(), ..Config::default() });
+        let cluster = Cluster::new(at(&[]));
         let table = ForwardingTable::of(&cluster);
         let mut small = Self { cluster, table, changed: BTreeSet::new() };
-        small.apply(&json!({
-            "kind": "Node", "metadata": {"name": "a"},
-            "status": {"addresses": [{"type": "InternalIP", "address": "192.168.0.1"}]},
-        }));
+        let addresses = json!([{"type": "InternalIP", "address": "192.168.0.1"}]);
+        small.apply(&json!({"kind": "Node", "metadata": {"name": "a"}, "status": {"addresses": addresses}}));
         small
+    }
+
+    /// The objects of these lines.
+    pub(crate) fn of(text: &str) -> Self {
+        let mut small = Self::new();
+        small.say(text);
+        small
+    }
+
+    /// These objects are there from now on, or are as these lines say.
+    pub(crate) fn say(&mut self, text: &str) {
+        for object in objects(text) {
+            self.apply(&object);
+        }
     }
 
     /// A Service on port 80 of this address, sticky or not.
     pub(crate) fn service(&mut self, name: &str, ip: &str, affinity: &str) {
-        let spec = json!({"clusterIPs": [ip], "ports": [{"port": 80}], "sessionAffinity": affinity, "type": "ClusterIP"});
-        self.apply(
-            &json!({"kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec}),
-        );
+        self.say(&format!("svc {name} {ip} 80 affinity={affinity}"));
     }
 
     /// Its endpoints, all on this node, on port 8080.
     pub(crate) fn endpoints(&mut self, service: &str, addresses: &[&str]) {
-        let is_v4 = addresses.iter().all(|address| address.contains('.'));
-        let kind = if is_v4 { "IPv4" } else { "IPv6" };
-        let endpoints: Vec<Value> =
-            addresses.iter().map(|ip| json!({"addresses": [ip], "nodeName": "a"})).collect();
-        self.apply(&json!({
-            "kind": "EndpointSlice", "addressType": kind,
-            "metadata": {"name": format!("{service}-{kind}"), "namespace": "default",
-                         "labels": {"kubernetes.io/service-name": service}},
-            "ports": [{"port": 8080}], "endpoints": endpoints,
-        }));
+        let addresses: Vec<String> = addresses.iter().map(|address| format!("{address}@a")).collect();
+        self.say(&format!("ep {service} 8080 {}", addresses.join(" ")));
     }
 
     /// It is deleted.
@@ -56,8 +185,7 @@ impl Small {
     }
 
     pub(crate) fn apply(&mut self, object: &Value) {
-        let Read::Fact(fact) = read(object) else { panic!("no fact: {object}") };
-        self.take(Event::Apply(fact));
+        self.take(Event::Apply(fact(object)));
     }
 
     fn take(&mut self, event: Event) {

@@ -10,6 +10,7 @@ mod common;
 mod faults;
 mod foreign;
 mod packets;
+mod real;
 mod refused;
 mod steps;
 #[path = "../world/mod.rs"]
@@ -21,7 +22,7 @@ use libtest_mimic::{Arguments, Trial};
 /// A check of one simulation.
 type Check = fn(&Simulation);
 
-const CHECKS: [(&str, Check); 5] = [
+const CHECKS: [(&str, Check); 9] = [
     ("random_packets_end_where_the_model_says", packets::random_packets_end_where_the_model_says),
     ("changed_leaves_what_everything_leaves", steps::changed_leaves_what_everything_leaves),
     (
@@ -29,19 +30,37 @@ const CHECKS: [(&str, Check); 5] = [
         faults::wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converges,
     ),
     ("a_refused_service_holds_back_no_other", refused::a_refused_service_holds_back_no_other),
+    ("whatever_is_refused_all_others_are_served", refused::whatever_is_refused_all_others_are_served),
+    (
+        "a_service_whose_change_is_refused_stays_as_it_was_and_others_follow",
+        refused::a_service_whose_change_is_refused_stays_as_it_was_and_others_follow,
+    ),
+    (
+        "after_a_restart_what_the_process_before_left_serves_a_refused_service",
+        refused::after_a_restart_what_the_process_before_left_serves_a_refused_service,
+    ),
     ("cleanup_leaves_what_is_foreign_alone", foreign::cleanup_leaves_what_is_foreign_alone),
+    ("what_other_programs_changed_is_put_right", foreign::what_other_programs_changed_is_put_right),
 ];
+
+const ON_REAL_KERNELS: &str = "root_the_real_kernel_follows_random_steps_as_the_simulated_one";
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = simulations().into_iter().flat_map(|simulation| {
-        CHECKS.map(|(name, check)| {
-            let (test, simulation) = (format!("{}::{name}", simulation.name), simulation.clone());
-            Trial::test(test, move || {
-                check(&simulation);
-                Ok(())
-            })
+    let trial = |module: &str, simulation: &Simulation, name: &str, check: Check| {
+        let (test, simulation) = (format!("{module}{}::{name}", simulation.name), simulation.clone());
+        Trial::test(test, move || {
+            check(&simulation);
+            Ok(())
         })
+    };
+    let trials = simulations().into_iter().flat_map(|simulation| {
+        let real: Check = real::the_real_kernel_follows_random_steps_as_the_simulated_one;
+        let module = if simulation.modules().is_empty() { "needs_root::" } else { "needs_vm::" };
+        let has_kernel = !simulation.mode.is_test_only();
+        let real = has_kernel.then(|| trial(module, &simulation, ON_REAL_KERNELS, real));
+        let checks = CHECKS.map(|(name, check)| trial("", &simulation, name, check));
+        checks.into_iter().chain(real).collect::<Vec<_>>()
     });
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

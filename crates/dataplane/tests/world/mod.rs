@@ -327,6 +327,12 @@ fn config(r: &mut Random) -> Config {
     config
 }
 
+/// Whose frontend the packet is sent to.
+pub(crate) fn owner(table: &ForwardingTable, packet: &Packet) -> Option<ServicePortId> {
+    let frontends = dataplane::sim::frontends(packet);
+    frontends.iter().find_map(|frontend| table.route(frontend)).map(|(port, _)| port.id().clone())
+}
+
 /// A fresh table of some facts.
 pub(crate) fn table_of<'a>(config: &Config, facts: impl Iterator<Item = &'a Event>) -> ForwardingTable {
     let mut cluster = Cluster::new(config.clone());

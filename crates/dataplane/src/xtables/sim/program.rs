@@ -10,7 +10,7 @@ use kernel_sim::xtables::{Fault, Faulty, Simulated, WHOLE, parts};
 use super::gate::Gate;
 use super::kinds::kind_of;
 use crate::Dataplane;
-use crate::sim::{Failing, SimulatedMode, Struck};
+use crate::sim::{Named, SimulatedMode, Struck};
 
 /// Leaves out, and takes note of what could be left out.
 #[derive(Clone, Debug, Default)]
@@ -174,7 +174,7 @@ pub(crate) fn failing<'a, N: SimulatedMode + Clone + 'static>(
     programs: fn(&mut N) -> Vec<&mut Program>,
     which: Faults,
     work: &dyn Fn(&mut dyn Dataplane),
-) -> Failing<'a> {
+) -> Named<'a> {
     let mut trial = node.clone();
     for program in programs(&mut trial) {
         program.texts = Some(Vec::new());

@@ -1,0 +1,154 @@
+//! The text that guides show: of whole clusters, in files, for each mode that writes text. `cargo xtask bless` rewrites them.
+//!
+//! As root, both iptables programs are asked whether they understand each text of rules, take it, in a namespace of its own, and print
+//! the documents' lines word for word.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
+
+#[path = "../cluster/mod.rs"]
+mod cluster;
+mod guides;
+#[path = "../tool/mod.rs"]
+mod tool;
+
+use std::path::PathBuf;
+
+use guides::Guide;
+use kernel::xtables::{Family, Table, Variant, Xtables};
+use kernel_sim::xtables::Simulated;
+
+#[test]
+fn texts_are_those_that_guides_show() {
+    let mut wrong = Vec::new();
+    for Guide { folder, name, text, .. } in guides::all() {
+        let name = format!("{name}.txt");
+        let file: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", folder, &name].iter().collect();
+        if std::env::var_os("PORTWAY_BLESS").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        let differs = text.lines().zip(expected.lines()).find(|(one, other)| one != other);
+        if text != expected {
+            wrong.push(format!("{folder}/{name}: first {differs:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "`cargo xtask bless` takes them as they are: {wrong:#?}");
+}
+
+#[test]
+fn the_chains_of_a_guide_have_the_names_that_it_shows() {
+    let guide = guides::all().into_iter().find(|guide| guide.name == "device-gateway-traffic").unwrap();
+    for rule in [
+        r#""default/kubernetes:https cluster IP" -m tcp -p tcp -d 10.96.0.1 --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y"#,
+        r#""kube-system/kube-dns:dns cluster IP" -m udp -p udp -d 10.96.0.10 --dport 53 -j KUBE-SVC-TCOU7JCQXEZGVUNU"#,
+        r#""kube-system/kube-dns:dns-tcp cluster IP" -m tcp -p tcp -d 10.96.0.10 --dport 53 -j KUBE-SVC-ERIFXISQEP7F7OF4"#,
+        r#""kube-system/kube-dns:metrics cluster IP" -m tcp -p tcp -d 10.96.0.10 --dport 9153 -j KUBE-SVC-JD5MR3NA4I4DYORP"#,
+    ] {
+        has_line(&guide, &format!("-A KUBE-SERVICES -m comment --comment {rule}"), &guide.text);
+    }
+}
+
+#[test]
+fn every_line_of_the_documents_is_printed_as_they_print_it() {
+    let mut seen = 0;
+    for guide in guides::all() {
+        seen += guide.lines.len();
+        if guide.tables.is_none() {
+            guide.lines.iter().for_each(|line| has_line(&guide, line, &guide.text));
+            continue;
+        }
+        let family = if guide.family == model::Family::V4 { Family::V4 } else { Family::V6 };
+        let mut tables = Simulated::new(Variant::Legacy, family);
+        tables.restore(&guide.text).unwrap();
+        has_lines(&guide, &tables.save(Table::Nat).unwrap().unwrap());
+    }
+    assert_eq!(seen, 6 + 2 + 1 + 5);
+}
+
+fn has_lines(guide: &Guide, saved: &str) {
+    // One document leaves comments out.
+    let without = saved.replace("-m comment --comment \"default/one:\" ", "");
+    guide.lines.iter().for_each(|line| has_line(guide, line, &format!("{saved}\n{without}")));
+}
+
+fn has_line(guide: &Guide, line: &str, text: &str) {
+    assert!(text.lines().any(|found| found == line), "{}: {line}\n{text}", guide.name);
+}
+
+mod needs_root {
+    use dataplane::registry::known_chains;
+    use dataplane::upstream::clear_all;
+    use dataplane::userspace::{Options, Userspace};
+    use dataplane::{Dataplane, Scope, relay};
+    use kernel::xtables::{FoundRule, FoundTable, Programs, Table, Variant, Xtables};
+    use playground::namespace::Namespace;
+
+    use super::guides::{self, Guide};
+    use super::tool::{Tool, VARIANTS};
+
+    #[test]
+    fn root_both_programs_take_every_text_and_the_kernel_gives_the_same_rules_back() {
+        'programs: for variant in VARIANTS {
+            let (mut texts, mut rules) = (0, 0);
+            let guides = guides::all().into_iter().chain(guides::with_long_names());
+            for guide in guides.filter(|guide| guide.tables.is_some()) {
+                match Tool::new(variant, guide.family) {
+                    Ok(tool) => (texts, rules) = (texts + 1, rules + take(&tool, &guide)),
+                    Err(reason) => {
+                        eprintln!("skipped: iptables-{variant}: {reason}");
+                        continue 'programs;
+                    }
+                }
+            }
+            eprintln!("counted: {rules} rules of {texts} texts, back from iptables-{variant}");
+        }
+    }
+
+    /// How many rules came back.
+    fn take(tool: &Tool, guide: &Guide) -> usize {
+        let Guide { name, text, .. } = guide;
+        for arguments in [&["--noflush", "--test"][..], &["--noflush"]] {
+            assert_eq!(tool.restore(arguments, text), Ok(()), "{arguments:?} of {name}:\n{text}");
+        }
+        super::has_lines(guide, &tool.save(Table::Nat).unwrap());
+        let mut count = 0;
+        for table in [Table::Filter, Table::Nat] {
+            let found = FoundTable::parse(&tool.save(table).unwrap());
+            for chain in guide.tables.as_ref().unwrap().chains(table) {
+                let same = found.chains.iter().find(|found| found.name == chain.name.as_str()).unwrap();
+                let expected: Vec<_> = chain.rules.iter().cloned().map(FoundRule::Known).collect();
+                assert_eq!(same.rules, expected, "{table} {} of {name}", chain.name);
+                count += expected.len();
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn root_a_process_that_finds_the_rules_of_a_killed_one_binds_its_ports_and_writes_nothing() {
+        for guide in guides::all().into_iter().filter(|guide| guide.ports.iter().count() > 0) {
+            let found = Programs::find().programs;
+            let namespace = match Namespace::create() {
+                Ok(namespace) if found.len() == 4 => namespace,
+                Ok(_) => return eprintln!("skipped: not both iptables programs are installed"),
+                Err(error) => return eprintln!("skipped: no network namespace: {error}"),
+            };
+            let lives = || {
+                for variant in Variant::ALL {
+                    let doors = || found.iter().filter(|door| door.variant() == variant).cloned();
+                    // Somebody else has the first ports by the time of the second life.
+                    let (one, other) =
+                        (relay::Simulated::default(), relay::Simulated::with_range(50_000..=60_000));
+                    let mut first = Userspace::new(doors(), one, Options::default());
+                    assert!(first.sync(&guide.table, Scope::Everything).unwrap().operations > 0);
+                    let mut second = Userspace::new(doors(), other, Options::default());
+                    let synced = second.sync(&guide.table, Scope::Everything).unwrap();
+                    assert_eq!((synced.operations, second.ports()), (0, first.ports()), "{}", guide.name);
+                    doors().for_each(|mut door| clear_all(known_chains(), &mut door).unwrap());
+                    let left = doors().map(|mut door| door.save(Table::Nat).unwrap().unwrap());
+                    assert!(!left.collect::<String>().contains("KUBE-"));
+                }
+            };
+            namespace.run(lives).unwrap();
+        }
+    }
+}
