@@ -52,8 +52,9 @@ pub trait SimulatedMode {
     /// Removes everything that the mode has ever written. `known` are the chains of all modes.
     fn clean_up(&mut self, known: &KnownChains) -> Result<(), String>;
 
-    /// The mode with the same program on the kernel of this thread's network namespace. The error says why that cannot be.
-    fn real(&self) -> Result<Box<dyn RealMode>, String> {
+    /// The mode with the same program on the kernel of this thread's network namespace, as the so-manyth process there. The error says
+    /// why that cannot be.
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
         Err("it has no kernel".to_owned())
     }
 

@@ -92,26 +92,26 @@ mod needs_root {
         });
     }
 
-    #[test]
-    fn root_many_chains_go_from_iptables_nft() {
-        removes_all("root_many_chains_go_from_iptables_nft", Variant::Nft, With::Programs);
+    /// A test for each program, with it and without any.
+    macro_rules! each {
+        ($($test:ident: $work:ident, $variant:ident, $with:ident;)*) => {
+            $(#[test]
+            fn $test() {
+                $work(stringify!($test), Variant::$variant, With::$with);
+            })*
+        };
     }
 
-    #[test]
-    fn root_many_chains_go_from_iptables_nft_without_a_program() {
-        let test = "root_many_chains_go_from_iptables_nft_without_a_program";
-        removes_all(test, Variant::Nft, With::Nothing);
-    }
-
-    #[test]
-    fn root_many_chains_go_from_iptables_legacy() {
-        removes_all("root_many_chains_go_from_iptables_legacy", Variant::Legacy, With::Programs);
-    }
-
-    #[test]
-    fn root_many_chains_go_from_iptables_legacy_without_a_program() {
-        let test = "root_many_chains_go_from_iptables_legacy_without_a_program";
-        removes_all(test, Variant::Legacy, With::Nothing);
+    each! {
+        root_many_chains_go_from_iptables_nft: removes_all, Nft, Programs;
+        root_many_chains_go_from_iptables_nft_without_a_program: removes_all, Nft, Nothing;
+        root_many_chains_go_from_iptables_legacy: removes_all, Legacy, Programs;
+        root_many_chains_go_from_iptables_legacy_without_a_program: removes_all, Legacy, Nothing;
+        root_chains_that_others_use_stay_in_iptables_nft: keeps_what_is_used, Nft, Programs;
+        root_chains_that_others_use_stay_in_iptables_nft_without_a_program: keeps_what_is_used, Nft, Nothing;
+        root_chains_that_others_use_stay_in_iptables_legacy: keeps_what_is_used, Legacy, Programs;
+        root_chains_that_others_use_stay_in_iptables_legacy_without_a_program: keeps_what_is_used, Legacy, Nothing;
+        root_rules_of_others_keep_their_counters_in_legacy_tables_without_a_program: keeps_counters, Legacy, Nothing;
     }
 
     fn keeps_what_is_used(test: &str, variant: Variant, with: With) {
@@ -142,37 +142,9 @@ mod needs_root {
         });
     }
 
-    #[test]
-    fn root_chains_that_others_use_stay_in_iptables_nft() {
-        keeps_what_is_used("root_chains_that_others_use_stay_in_iptables_nft", Variant::Nft, With::Programs);
-    }
-
-    #[test]
-    fn root_chains_that_others_use_stay_in_iptables_nft_without_a_program() {
-        let test = "root_chains_that_others_use_stay_in_iptables_nft_without_a_program";
-        keeps_what_is_used(test, Variant::Nft, With::Nothing);
-    }
-
-    #[test]
-    fn root_chains_that_others_use_stay_in_iptables_legacy() {
-        keeps_what_is_used(
-            "root_chains_that_others_use_stay_in_iptables_legacy",
-            Variant::Legacy,
-            With::Programs,
-        );
-    }
-
-    #[test]
-    fn root_chains_that_others_use_stay_in_iptables_legacy_without_a_program() {
-        let test = "root_chains_that_others_use_stay_in_iptables_legacy_without_a_program";
-        keeps_what_is_used(test, Variant::Legacy, With::Nothing);
-    }
-
     /// What packets did to the rules of others is still counted.
-    #[test]
-    fn root_rules_of_others_keep_their_counters_in_legacy_tables_without_a_program() {
-        let test = "root_rules_of_others_keep_their_counters_in_legacy_tables_without_a_program";
-        with_door(test, Variant::Legacy, |mut door| {
+    fn keeps_counters(test: &str, variant: Variant, with: With) {
+        with_door(test, variant, |mut door| {
             door.restore(&nat(3)).unwrap();
             door.restore("*nat\n[7:420] -I PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT\n[3:180] -A PREROUTING -p udp -j ACCEPT\nCOMMIT\n")
                 .unwrap();
@@ -180,11 +152,10 @@ mod needs_root {
                 let output = Command::new("iptables-legacy-save").args(["-c", "-t", "nat"]).output().unwrap();
                 String::from_utf8_lossy(&output.stdout).into_owned()
             };
-            // Only a restore with --counters takes them.
             set_counters(&listed());
             let before = listed();
             assert!(before.contains("[7:420] -A PREROUTING -p tcp"), "{before}");
-            assert_eq!(take_over_here(With::Nothing).problems, []);
+            assert_eq!(take_over_here(with).problems, []);
             let after = listed();
             for rule in [
                 "[7:420] -A PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT",
@@ -196,15 +167,12 @@ mod needs_root {
         });
     }
 
-    /// Gives the two rules of others the counters that they are to have.
+    /// Gives the two rules of others the counters that they are to have: only a restore with --counters takes them.
     fn set_counters(saved: &str) {
-        let counted = |line: &str| {
-            let (_, rule) = line.split_once("] ").unwrap_or(("", line));
-            match rule {
-                "-A PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT" => format!("[7:420] {rule}\n"),
-                "-A PREROUTING -p udp -j ACCEPT" => format!("[3:180] {rule}\n"),
-                _ => format!("{line}\n"),
-            }
+        let counted = |line: &str| match line.split_once("] ").unwrap_or(("", line)).1 {
+            rule @ "-A PREROUTING -p tcp -m tcp --dport 22 -j ACCEPT" => format!("[7:420] {rule}\n"),
+            rule @ "-A PREROUTING -p udp -j ACCEPT" => format!("[3:180] {rule}\n"),
+            _ => format!("{line}\n"),
         };
         let text: String = saved.lines().map(counted).collect();
         let mut restore = Command::new("iptables-legacy-restore");

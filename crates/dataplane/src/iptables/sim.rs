@@ -149,7 +149,7 @@ impl SimulatedMode for Node {
         sim::clean_up(self.dataplane.doors(), known)
     }
 
-    fn real(&self) -> Result<Box<dyn RealMode>, String> {
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
         let programs = sim::real_programs(self.variant())?;
         Ok(Box::new(Iptables::new(programs, options_of(&self.settings, self.is_in_pieces))))
     }

@@ -203,10 +203,12 @@ impl SimulatedMode for Node {
         sim::clean_up(self.dataplane.doors(), known)
     }
 
-    /// Nothing listens there, either.
-    fn real(&self) -> Result<Box<dyn RealMode>, String> {
+    /// Nothing listens there, either. Somebody else has the first ports by the time of another process.
+    fn real(&self, process: usize) -> Result<Box<dyn RealMode>, String> {
         let programs = sim::real_programs(self.variant())?;
-        Ok(Box::new(Userspace::new(programs, relay::Simulated::default(), options(&self.settings))))
+        let range = if process == 0 { 32_768..=60_999 } else { 50_000..=60_999 };
+        let relays = relay::Simulated::with_range(range);
+        Ok(Box::new(Userspace::new(programs, relays, options(&self.settings))))
     }
 
     fn damaged(&mut self) -> Result<Named<'_>, String> {

@@ -26,27 +26,29 @@ pub(crate) fn the_real_kernel_follows_random_steps_as_the_simulated_one(simulati
     for module in simulation.modules() {
         assert!(Command::new("modprobe").arg(module).status().unwrap().success(), "{module}");
     }
-    let (clusters, steps) = extent(simulation);
+    let ((clusters, steps), mut restarts) = (extent(simulation), 0);
     for seed in 0..clusters {
         let namespace = match Namespace::create() {
             Ok(namespace) => namespace,
             Err(e) => return eprintln!("skipped: a network namespace of its own needs root: {e}"),
         };
-        if let Err(why) = namespace.run(|| follow(simulation, seed, steps)).unwrap() {
-            return eprintln!("skipped: {}: {why}", simulation.name);
+        match namespace.run(|| follow(simulation, seed, steps)).unwrap() {
+            Ok(count) => restarts += count,
+            Err(why) => return eprintln!("skipped: {}: {why}", simulation.name),
         }
     }
     let steps = steps * usize::try_from(clusters).unwrap();
     eprintln!(
-        "counted: {steps} random steps of {} on the real kernel, as on the simulated one",
+        "counted: {steps} random steps of {} on the real kernel, as on the simulated one, {restarts} restarts",
         simulation.name
     );
 }
 
-/// The error says why it cannot be tried here.
-fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<(), String> {
-    let mut node = simulation.mode.simulate(&ModeSettings::of(simulation.mode)).swap_remove(simulation.place);
-    let mut real = node.real()?;
+/// How often another process went on; the error says why it cannot be tried here.
+fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<usize, String> {
+    let (settings, mut restarts) = (ModeSettings::of(simulation.mode), 0);
+    let mut node = simulation.mode.simulate(&settings).swap_remove(simulation.place);
+    let mut real = node.real(0)?;
     let mut world = World::new(seed ^ 0xc0de);
     let same = |real: &mut dyn RealMode, listing: Listing, when: &str| {
         assert_eq!(difference(&real.listing().unwrap(), &listing), "", "{}, {when}", simulation.name);
@@ -62,6 +64,17 @@ fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<(), String
             settle(&mut *node);
         }
         same(&mut *real, node.listing_as_real().unwrap(), &when);
+        // The process is killed. The next one finds everything as it is to be, and goes on.
+        if step.is_multiple_of(4) {
+            (real, node) = (node.real(step + 1)?, node.restart(&settings));
+            assert_eq!(
+                real.dataplane().sync(&world.table, Scope::Everything).unwrap().operations,
+                0,
+                "{when}"
+            );
+            assert_eq!(sync(&mut *node, &world.table, Scope::Everything).operations, 0, "{when}");
+            restarts += 1;
+        }
     }
     real.dataplane().settle().unwrap();
     let when = format!("seed {seed}");
@@ -72,5 +85,5 @@ fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<(), String
     real.clean_up(known_chains()).unwrap();
     node.clean_up(known_chains()).unwrap();
     same(&mut *real, node.listing_as_real().unwrap(), &format!("seed {seed}, after a cleanup"));
-    Ok(())
+    Ok(restarts)
 }

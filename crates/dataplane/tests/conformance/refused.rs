@@ -108,8 +108,9 @@ pub(crate) fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follo
     sync(&mut *node, &small.table, Scope::Everything);
     refuse(&mut *node, Some(EXTERNAL));
     small.take_changed();
-    small.say(&format!("svc web 10.96.0.1 80 ips={EXTERNAL}"));
     small.endpoints("other", &["10.244.0.3"]);
+    let without = small.table.clone();
+    small.say(&format!("svc web 10.96.0.1 80 ips={EXTERNAL}"));
     for is_full in [false, true] {
         let changed: ServicePortIds = small.take_changed();
         let scope = if is_full { Scope::Everything } else { Scope::Changed(&changed) };
@@ -117,10 +118,20 @@ pub(crate) fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follo
         assert_refused(&synced, "web", EXTERNAL);
         assert!(lands(&mut *node, &small, "10.96.0.1", "10.244.0.1"), "full: {is_full}: it stays as it was");
         assert!(lands(&mut *node, &small, "10.96.0.2", "10.244.0.3"), "full: {is_full}: it follows");
+        settle(&mut *node);
+        assert_same(&mut *from_scratch(&*node, &without), &mut *node, "nothing else is written");
     }
+    let mut full = node.copy();
+    refuse(&mut *full, None);
+    sync(&mut *full, &small.table, Scope::Everything);
+    assert!(lands(&mut *full, &small, EXTERNAL, "10.244.0.1"), "it is tried again");
+    // A change of it is tried at once.
     refuse(&mut *node, None);
-    sync(&mut *node, &small.table, Scope::Everything);
-    assert!(lands(&mut *node, &small, EXTERNAL, "10.244.0.1"), "it is tried again");
+    small.endpoints("web", &["10.244.0.7"]);
+    let changed = small.take_changed();
+    sync(&mut *node, &small.table, Scope::Changed(&changed));
+    settle(&mut *node);
+    assert_same(&mut *from_scratch(&*node, &small.table), &mut *node, "its change is taken");
 }
 
 pub(crate) fn after_a_restart_what_the_process_before_left_serves_a_refused_service(simulation: &Simulation) {

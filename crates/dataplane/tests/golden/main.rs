@@ -75,12 +75,7 @@ fn has_line(guide: &Guide, line: &str, text: &str) {
 }
 
 mod needs_root {
-    use dataplane::registry::known_chains;
-    use dataplane::upstream::clear_all;
-    use dataplane::userspace::{Options, Userspace};
-    use dataplane::{Dataplane, Scope, relay};
-    use kernel::xtables::{FoundRule, FoundTable, Programs, Table, Variant, Xtables};
-    use playground::namespace::Namespace;
+    use kernel::xtables::{FoundRule, FoundTable, Table};
 
     use super::guides::{self, Guide};
     use super::tool::{Tool, VARIANTS};
@@ -121,34 +116,5 @@ mod needs_root {
             }
         }
         count
-    }
-
-    #[test]
-    fn root_a_process_that_finds_the_rules_of_a_killed_one_binds_its_ports_and_writes_nothing() {
-        for guide in guides::all().into_iter().filter(|guide| guide.ports.iter().count() > 0) {
-            let found = Programs::find().programs;
-            let namespace = match Namespace::create() {
-                Ok(namespace) if found.len() == 4 => namespace,
-                Ok(_) => return eprintln!("skipped: not both iptables programs are installed"),
-                Err(error) => return eprintln!("skipped: no network namespace: {error}"),
-            };
-            let lives = || {
-                for variant in Variant::ALL {
-                    let doors = || found.iter().filter(|door| door.variant() == variant).cloned();
-                    // Somebody else has the first ports by the time of the second life.
-                    let (one, other) =
-                        (relay::Simulated::default(), relay::Simulated::with_range(50_000..=60_000));
-                    let mut first = Userspace::new(doors(), one, Options::default());
-                    assert!(first.sync(&guide.table, Scope::Everything).unwrap().operations > 0);
-                    let mut second = Userspace::new(doors(), other, Options::default());
-                    let synced = second.sync(&guide.table, Scope::Everything).unwrap();
-                    assert_eq!((synced.operations, second.ports()), (0, first.ports()), "{}", guide.name);
-                    doors().for_each(|mut door| clear_all(known_chains(), &mut door).unwrap());
-                    let left = doors().map(|mut door| door.save(Table::Nat).unwrap().unwrap());
-                    assert!(!left.collect::<String>().contains("KUBE-"));
-                }
-            };
-            namespace.run(lives).unwrap();
-        }
     }
 }

@@ -2,8 +2,6 @@
 //! sync converges. One Service that is refused does not hold back the others.
 
 use dataplane::SyncError;
-use kernel::nft::Error;
-use kernel_sim::nft::{Answer, Fault};
 
 use super::*;
 use crate::world::World;
@@ -52,53 +50,12 @@ fn after_a_fault_at_any_transaction_the_next_sync_converges() {
 }
 
 #[test]
-fn a_fault_in_the_middle_of_a_cold_start_is_made_good() {
-    let small = web();
-    for passed in 0..8 {
-        let mut mode = Nftables::new(Faulty::new(Simulated::default()), Options::default());
-        mode.kernel().on_write(passed, Fault::Refuse(Answer::Error(Error::OutOfMemory)));
-        let is_refused = mode.sync(&small.table, Scope::Everything).is_err();
-        // Table, new chains, services and base chains of IPv4; table and base chains of IPv6.
-        assert_eq!(is_refused, passed < 6);
-        let synced = mode.sync(&small.table, Scope::Changed(&BTreeSet::new())).unwrap();
-        assert_eq!(synced.was_full, is_refused);
-        assert_as_from_scratch(&mut mode, &small.table);
-    }
-}
-
-/// Of three Services, the kernel takes no element of the second one's address.
-fn three_services() -> Small {
-    let service = |n: usize| format!("svc s{n} 10.96.0.{n} 80\nep s{n} 8080 10.244.1.1@a 10.244.1.2@a\n");
-    Small::of(&(1..=3).map(service).collect::<String>())
-}
-
-#[test]
-fn a_refused_change_leaves_the_service_as_it_was() {
-    let mut small = three_services();
-    let mut mode = written(&mut small);
-    let before = small.table.clone();
-    small.endpoints("s2", &["10.244.1.1", "10.244.1.2", "10.244.1.3"]);
-    mode.kernel().refuse_address([10, 96, 0, 2].into(), libc::ENFILE);
-    assert_eq!(changed(&mut mode, &mut small).refused.len(), 1);
-    mode.settle().unwrap();
-    assert_as_from_scratch(&mut mode, &before);
-    // A full sync tries again, in vain, and leaves it as it was again.
-    assert_eq!(everything(&mut mode, &small).refused.len(), 1);
-    mode.settle().unwrap();
-    assert_as_from_scratch(&mut mode, &before);
-    // A change of it is tried at once.
-    mode.kernel().stop_refusing();
-    small.endpoints("s2", &["10.244.1.7"]);
-    assert!(changed(&mut mode, &mut small).refused.is_empty());
-    mode.settle().unwrap();
-    assert_as_from_scratch(&mut mode, &small.table);
-}
-
-#[test]
 fn a_passing_refusal_withholds_nobody() {
     let mut mode = empty();
     mode.kernel().refuse_address([10, 96, 0, 2].into(), libc::ENOMEM);
-    let error = mode.sync(&three_services().table, Scope::Everything).unwrap_err();
+    let error = mode
+        .sync(&Small::of("svc two 10.96.0.2 80\nep two 8080 10.244.1.1@a").table, Scope::Everything)
+        .unwrap_err();
     assert!(error.retry_helps());
     assert!(matches!(error, SyncError::Nft(_)));
 }

@@ -254,7 +254,7 @@ impl SimulatedMode for Node {
         self.dataplane.cleanup(known).map_err(|error| error.to_string())
     }
 
-    fn real(&self) -> Result<Box<dyn RealMode>, String> {
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
         let handles = handles().map_err(|error| error.to_string())?;
         let programs = sim::real_programs(self.variant())?;
         Ok(Box::new(Ipvs::new(programs, handles, options(&self.settings), || Duration::ZERO)))

@@ -127,7 +127,7 @@ impl SimulatedMode for Node {
         self.dataplane.cleanup().map_err(|error| error.to_string())
     }
 
-    fn real(&self) -> Result<Box<dyn RealMode>, String> {
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
         let kernel = nft::Netlink::open().map_err(|error| error.to_string())?;
         Ok(Box::new(Nftables::new(kernel, options(&self.settings))))
     }
