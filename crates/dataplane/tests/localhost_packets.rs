@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use dataplane::localhost::{Choice, Localhost};
-use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced, relay};
+use dataplane::nftables::{Options, sim::Nftables};
+use dataplane::{Dataplane, Scope, relay};
+use kernel_sim::nft::Simulated;
 use model::fate::{Loopback, Payload, Promises};
 use model::{Family, Fate, ForwardingTable, Frontend, NodePortAddress, Packet, Protocol};
 use world::World;
@@ -24,7 +26,8 @@ const SOURCES: [[&str; 4]; 2] = [
 ];
 const DESTINATIONS: [&[&str]; 2] = [&["127.0.0.1", "127.0.0.2"], &["::1"]];
 
-type Listeners = Localhost<NoRules, relay::Simulated>;
+/// Which rules there are beside makes no difference.
+type Listeners = Localhost<Nftables<Simulated>, relay::Simulated>;
 
 #[test]
 fn localhost_answers_this_host_alone_and_never_sctp() {
@@ -40,7 +43,11 @@ fn localhost_answers_this_host_alone_and_never_sctp() {
             ..Promises::default()
         };
         let choice = Choice { families: Family::ALL.to_vec(), default_node_port_addresses };
-        let mut listeners = Localhost::new(NoRules, relay::Simulated::default(), choice);
+        let mut listeners = Localhost::new(
+            Nftables::new(Simulated::default(), Options::default()),
+            relay::Simulated::default(),
+            choice,
+        );
         for _ in 0..STEPS {
             world.step();
             let synced = listeners.sync(&world.table, Scope::Everything).unwrap();
@@ -71,16 +78,13 @@ fn packets(table: &ForwardingTable) -> Vec<Packet> {
     let mut packets = Vec::new();
     for (family, port) in ports {
         let of_family = usize::from(family == Family::V6);
-        for (destination, source) in DESTINATIONS[of_family]
-            .iter()
-            .flat_map(|to| SOURCES[of_family].iter().map(move |from| (to, from)))
-        {
-            packets.extend(Protocol::ALL.map(|protocol| Packet {
-                source: source.parse().unwrap(),
-                destination: destination.parse().unwrap(),
-                payload: Payload::Transport { protocol, port },
-                interface: None,
-            }));
+        let every = DESTINATIONS[of_family].iter().flat_map(|to| SOURCES[of_family].map(|from| (to, from)));
+        for (destination, source) in every {
+            let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
+            let payload = |protocol| Payload::Transport { protocol, port };
+            let packet =
+                |protocol| Packet { source, destination, payload: payload(protocol), interface: None };
+            packets.extend(Protocol::ALL.map(packet));
         }
     }
     packets
@@ -106,23 +110,5 @@ fn kind(fate: &Fate) -> &'static str {
         Fate::Rejected => "rejected",
         Fate::Dropped => "dropped",
         Fate::OneOf(_) => "landed",
-    }
-}
-
-/// A mode that does nothing.
-#[derive(Debug)]
-struct NoRules;
-
-impl Dataplane for NoRules {
-    fn sync(&mut self, _: &ForwardingTable, _: Scope<&ServicePortIds>) -> Result<Synced, SyncError> {
-        Ok(Synced::default())
-    }
-
-    fn settle(&mut self) -> Result<Synced, SyncError> {
-        Ok(Synced::default())
-    }
-
-    fn differences(&mut self, _: &ForwardingTable) -> Result<Vec<String>, SyncError> {
-        Ok(Vec::new())
     }
 }

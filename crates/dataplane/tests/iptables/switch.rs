@@ -1,24 +1,10 @@
 //! A switch from one iptables program to the other that fails at any restore: the next try ends it.
 use dataplane::upstream;
+use dataplane::xtables::sim::errors;
 use kernel::xtables::Found;
 use kernel_sim::xtables::{Fault, Faulty, WHOLE};
 
 use super::*;
-
-/// What can be heard of a restore that failed.
-fn errors() -> Vec<Error> {
-    let (program, stderr) = ("iptables-restore".to_owned(), "injected".to_owned());
-    let limit = Duration::from_secs(1);
-    vec![
-        Error::Locked { program: program.clone(), stderr: stderr.clone() },
-        Error::Hung { program: program.clone(), limit, stderr: stderr.clone() },
-        Error::NotPermitted { program: program.clone(), stderr: stderr.clone() },
-        Error::Missing { program: program.clone() },
-        Error::NotStarted { program: program.clone(), reason: stderr.clone() },
-        Error::ModuleMissing { program: program.clone(), stderr: stderr.clone() },
-        Error::Refused { program, line: None, stderr },
-    ]
-}
 
 #[test]
 fn a_switch_of_programs_that_fails_anywhere_is_ended_by_the_next_try() {
@@ -31,7 +17,7 @@ fn a_switch_of_programs_that_fails_anywhere_is_ended_by_the_next_try() {
     let mut points = 0;
     for at in 0..2 {
         for n in 0..3 {
-            for error in errors() {
+            for error in errors(None) {
                 for parts in [0, WHOLE] {
                     let doors: Vec<_> = old.doors().map(|door| Faulty::new(door.below().clone())).collect();
                     let mut found = Found { programs: doors, ..Found::default() };

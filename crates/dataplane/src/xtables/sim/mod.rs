@@ -18,6 +18,7 @@ pub(crate) use gate::Gate;
 use kernel::xtables::{Family, FoundRule, FoundTable, Programs, Rule, Table, Variant, Xtables};
 use kernel_sim::nft::SimPacket;
 use kernel_sim::xtables::Simulated;
+pub use program::errors;
 pub(crate) use program::{Faults, Mutation, Program, failing, struck};
 
 use super::words::Shared;

@@ -123,7 +123,7 @@ fn refused(line: Option<String>) -> Error {
 }
 
 /// What can be heard of a restore that failed; `line` is one of its text.
-fn errors(line: Option<&str>) -> Vec<Error> {
+pub fn errors(line: Option<&str>) -> Vec<Error> {
     let (program, stderr) = (PROGRAM.to_owned(), INJECTED.to_owned());
     let limit = Duration::from_secs(1);
     vec![
