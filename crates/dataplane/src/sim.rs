@@ -6,6 +6,8 @@
 //!
 //! Absent on purpose: any particular mode. Each implements [`SimulatedMode`] in its own folder.
 
+pub mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;

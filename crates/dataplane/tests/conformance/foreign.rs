@@ -4,9 +4,9 @@ use dataplane::Scope;
 use dataplane::registry::known_chains;
 use dataplane::sim::difference;
 
-use crate::cluster::Small;
 use crate::common::{Simulation, assert_same, assert_writes_nothing, settle, sync};
 use crate::world::World;
+use dataplane::sim::cluster::Small;
 
 pub(crate) fn cleanup_leaves_what_is_foreign_alone(simulation: &Simulation) {
     let mut written = 0;

@@ -4,8 +4,6 @@
 //! special to one mode is in a file of that mode beside this folder.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod common;
 mod faults;
 mod foreign;
@@ -22,25 +20,21 @@ use libtest_mimic::{Arguments, Trial};
 /// A check of one simulation.
 type Check = fn(&Simulation);
 
-const CHECKS: [(&str, Check); 9] = [
-    ("random_packets_end_where_the_model_says", packets::random_packets_end_where_the_model_says),
-    ("changed_leaves_what_everything_leaves", steps::changed_leaves_what_everything_leaves),
-    (
-        "wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converges",
-        faults::wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converges,
-    ),
-    ("a_refused_service_holds_back_no_other", refused::a_refused_service_holds_back_no_other),
-    ("whatever_is_refused_all_others_are_served", refused::whatever_is_refused_all_others_are_served),
-    (
-        "a_service_whose_change_is_refused_stays_as_it_was_and_others_follow",
-        refused::a_service_whose_change_is_refused_stays_as_it_was_and_others_follow,
-    ),
-    (
-        "after_a_restart_what_the_process_before_left_serves_a_refused_service",
-        refused::after_a_restart_what_the_process_before_left_serves_a_refused_service,
-    ),
-    ("cleanup_leaves_what_is_foreign_alone", foreign::cleanup_leaves_what_is_foreign_alone),
-    ("what_other_programs_changed_is_put_right", foreign::what_other_programs_changed_is_put_right),
+/// Each under its own name.
+macro_rules! checks {
+    ($($file:ident::$name:ident,)*) => { [$((stringify!($name), $file::$name)),*] };
+}
+
+const CHECKS: [(&str, Check); 9] = checks![
+    packets::random_packets_end_where_the_model_says,
+    steps::changed_leaves_what_everything_leaves,
+    faults::wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converges,
+    refused::a_refused_service_holds_back_no_other,
+    refused::whatever_is_refused_all_others_are_served,
+    refused::a_service_whose_change_is_refused_stays_as_it_was_and_others_follow,
+    refused::after_a_restart_what_the_process_before_left_serves_a_refused_service,
+    foreign::cleanup_leaves_what_is_foreign_alone,
+    foreign::what_other_programs_changed_is_put_right,
 ];
 
 const ON_REAL_KERNELS: &str = "root_the_real_kernel_follows_random_steps_as_the_simulated_one";

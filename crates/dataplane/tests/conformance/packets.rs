@@ -30,26 +30,31 @@ pub(crate) fn random_packets_end_where_the_model_says(simulation: &Simulation) {
         Cluster::new(simulation, seed).live(&mut seen);
     }
     let name = &simulation.name;
-    eprintln!("counted: {} random packets on {name} over {clusters} clusters, seed {first}", seen.packets);
+    eprintln!("counted: {} random packets on {name} over {clusters} clusters, seed {first}", seen["packets"]);
     eprintln!("counted: of these on {name} {seen:?}");
-    let Seen { packets: sent, landed, stuck, masqueraded, rejected, dropped, beyond, .. } = seen;
+    let [sent, landed, stuck, masqueraded, rejected, dropped, beyond] =
+        ["packets", "landed", "stuck", "masqueraded", "rejected", "dropped", "beyond"].map(|what| seen[what]);
     let is_varied = landed > sent / 10 && rejected + dropped > sent / 100 && masqueraded > 0;
     let is_varied = is_varied && (stuck > 0 || !simulation.node(1).remembers_one_endpoint());
     assert!(packets < enough || is_varied && beyond <= sent / 10, "{seen:?}");
 }
 
 /// What became of the packets, so that a test that asks nothing is seen.
-#[derive(Debug, Default)]
-struct Seen {
-    packets: u64,
-    landed: u64,
-    stuck: u64,
-    masqueraded: u64,
-    rejected: u64,
-    dropped: u64,
-    untouched: u64,
-    /// Drawn, but beyond the limits of the mode.
-    beyond: u64,
+type Seen = BTreeMap<&'static str, u64>;
+
+fn note(seen: &mut Seen, what: &'static str, is_so: bool) {
+    *seen.entry(what).or_default() += u64::from(is_so);
+}
+
+fn count(seen: &mut Seen, expected: &Ends) {
+    let first = expected.0.keys().next();
+    note(seen, "packets", true);
+    note(seen, "untouched", first == Some(&End::Untouched));
+    note(seen, "rejected", first == Some(&End::Rejected));
+    note(seen, "dropped", first == Some(&End::Dropped));
+    note(seen, "landed", first.is_some_and(|end| end.endpoint().is_some()));
+    let is_masqueraded = |end: &End| matches!(end, End::At { masqueraded: true, .. });
+    note(seen, "masqueraded", expected.0.keys().any(is_masqueraded));
 }
 
 /// A cluster, the clients in it, and what is remembered of them.
@@ -90,7 +95,7 @@ impl<'a> Cluster<'a> {
     fn packet(&mut self, seen: &mut Seen) {
         let mut packet = self.world.packet();
         while self.node.is_beyond(&packet, &self.world.table) {
-            seen.beyond += 1;
+            note(seen, "beyond", true);
             packet = self.world.packet();
         }
         let table = &self.world.table;
@@ -110,10 +115,12 @@ impl<'a> Cluster<'a> {
         if got.as_ref() != Ok(&expected) {
             self.fail(&packet, &expected, &got);
         }
-        seen.count(&expected);
+        note(seen, "beyond", false);
+        count(seen, &expected);
+        note(seen, "stuck", false);
         if let Some(one_of) = sticky {
             let ends: Vec<End> = expected.0.keys().copied().collect();
-            seen.stuck += u64::from(ends.len() == 1 && one_of.landings.len() > 1);
+            note(seen, "stuck", ends.len() == 1 && one_of.landings.len() > 1);
             let end = *self.world.random.pick(&ends);
             self.node.send(&packet, &self.world.table, end).unwrap();
             self.clients.remember(packet.source, &one_of, end);
@@ -137,21 +144,6 @@ impl<'a> Cluster<'a> {
             world::show(&facts),
             self.node.listing(),
         );
-    }
-}
-
-impl Seen {
-    fn count(&mut self, expected: &Ends) {
-        self.packets += 1;
-        match expected.0.keys().next() {
-            Some(End::Untouched) => self.untouched += 1,
-            Some(End::Rejected) => self.rejected += 1,
-            Some(End::Dropped) => self.dropped += 1,
-            Some(End::At { .. }) => self.landed += 1,
-            None => {}
-        }
-        let is_masqueraded = |end: &End| matches!(end, End::At { masqueraded: true, .. });
-        self.masqueraded += u64::from(expected.0.keys().any(is_masqueraded));
     }
 }
 

@@ -9,9 +9,9 @@ use dataplane::{Scope, ServicePortIds, Synced};
 use model::fate::Payload;
 use model::{Frontend, Packet, Protocol, ServicePort};
 
-use crate::cluster::Small;
 use crate::common::{Simulation, assert_same, expected, from_scratch, refused, settle, sync};
 use crate::world::{self, World};
+use dataplane::sim::cluster::Small;
 
 const REFUSED: &str = "10.96.0.2";
 /// Another address of a Service, which is all that changes.
@@ -100,11 +100,8 @@ pub(crate) fn whatever_is_refused_all_others_are_served(simulation: &Simulation)
 
 pub(crate) fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follow(simulation: &Simulation) {
     let mut node = simulation.node(1);
-    let mut small = Small::new();
-    for (name, ip, endpoint) in [("web", "10.96.0.1", "10.244.0.1"), ("other", "10.96.0.2", "10.244.0.2")] {
-        small.service(name, ip, "None");
-        small.endpoints(name, &[endpoint]);
-    }
+    let mut small = small(&[("web", "10.96.0.1"), ("other", "10.96.0.2")]);
+    small.endpoints("web", &["10.244.0.1"]);
     sync(&mut *node, &small.table, Scope::Everything);
     refuse(&mut *node, Some(EXTERNAL));
     small.take_changed();
@@ -179,11 +176,9 @@ fn lands(node: &mut dyn SimulatedMode, small: &Small, to: &str, endpoint: &str) 
     !ends.is_empty() && ends.keys().all(is_there)
 }
 
+/// Services with two endpoints each.
 fn small(services: &[(&str, &str)]) -> Small {
-    let mut small = Small::new();
-    for (name, ip) in services {
-        small.service(name, ip, "None");
-        small.endpoints(name, &["10.244.1.1", "10.244.1.2"]);
-    }
-    small
+    let service =
+        |(name, ip): &(&str, &str)| format!("svc {name} {ip} 80\nep {name} 8080 10.244.1.1@a 10.244.1.2@a");
+    Small::of(&services.iter().map(service).collect::<Vec<_>>().join("\n"))
 }

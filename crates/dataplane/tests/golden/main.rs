@@ -4,8 +4,6 @@
 //! the documents' lines word for word.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod guides;
 #[path = "../tool/mod.rs"]
 mod tool;
@@ -101,8 +99,8 @@ mod needs_root {
     /// How many rules came back.
     fn take(tool: &Tool, guide: &Guide) -> usize {
         let Guide { name, text, .. } = guide;
-        for arguments in [&["--noflush", "--test"][..], &["--noflush"]] {
-            assert_eq!(tool.restore(arguments, text), Ok(()), "{arguments:?} of {name}:\n{text}");
+        for options in ["--noflush --test", "--noflush"] {
+            assert_eq!(tool.restore(options, text), Ok(()), "{options} of {name}:\n{text}");
         }
         super::has_lines(guide, &tool.save(Table::Nat).unwrap());
         let mut count = 0;

@@ -1,14 +1,16 @@
 //! What rules have counted goes on through every rewriting, on the twin of each program. `packets` of the crate portway has the real ones.
 use super::*;
 
-const BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
-
 /// The mode as it has written a Service with a node port, and what was written.
 fn written(variant: Variant, localhost_node_ports: bool) -> (Iptables<Simulated>, model::ForwardingTable) {
     let table = table_of("svc web 10.96.0.1 80@30080\nep web 8080 10.244.0.1 10.244.0.2");
     let mut mode = mode(variant, Options { localhost_node_ports, ..Options::default() });
     everything(&mut mode, &table);
     (mode, table)
+}
+
+fn set_liberal(mode: &mut Iptables<Simulated>, value: &str) {
+    mode.settings().values.insert("net/netfilter/nf_conntrack_tcp_be_liberal".into(), value.into());
 }
 
 fn send_through(mode: &mut Iptables<Simulated>, packet: &SimPacket, state: State) {
@@ -70,11 +72,11 @@ fn a_rule_that_is_written_anew_counts_on() {
         assert_dropped(&mut mode, 12, "a new rule");
         // We write it anew ourselves: what came before that is counted though nobody asked.
         send_invalid(&mut mode, Family::V4, 3);
-        mode.settings().values.insert(BE_LIBERAL.into(), "1".into());
+        set_liberal(&mut mode, "1");
         everything(&mut mode, &table);
         send_invalid(&mut mode, Family::V4, 1);
         assert_dropped(&mut mode, 15, "such packets pass");
-        mode.settings().values.insert(BE_LIBERAL.into(), "0".into());
+        set_liberal(&mut mode, "0");
         everything(&mut mode, &table);
         send_invalid(&mut mode, Family::V4, 20);
         assert_dropped(&mut mode, 35, "they are dropped again");

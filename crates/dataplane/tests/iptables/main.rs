@@ -1,8 +1,6 @@
-//! What is true of the iptables mode alone. What every mode must do is in `conformance`.
+//! What is true of the iptables mode alone, and of what upstream leaves in the tables of the iptables programs. What every mode must do is in `conformance`.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod counted;
 mod foreign;
 mod later;
@@ -13,6 +11,7 @@ mod settings;
 mod switch;
 #[path = "../tool/mod.rs"]
 mod tool;
+mod upstream;
 #[path = "../world/mod.rs"]
 mod world;
 
@@ -20,10 +19,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cluster::{Small, table_of};
 use dataplane::iptables::sim::Iptables;
 use dataplane::iptables::{self, Options};
 use dataplane::registry::known_chains;
+use dataplane::sim::cluster::{Small, table_of};
 use dataplane::{Dataplane, Scope};
 use kernel::nft;
 use kernel::xtables::{Error, Family, Programs, Protocol, Saved, State, Table, Variant, Xtables};

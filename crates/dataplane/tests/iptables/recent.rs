@@ -7,8 +7,8 @@ mod needs_root {
     use dataplane::iptables::{Names, Options, render};
     use model::{Family, ForwardingTable};
 
-    use crate::cluster::table_of;
     use crate::tool::{Tool, VARIANTS};
+    use dataplane::sim::cluster::table_of;
 
     /// How many clients a list has room for.
     const ROOM: &str = "/sys/module/xt_recent/parameters/ip_list_tot";
@@ -52,9 +52,9 @@ mod needs_root {
     /// A namespace with these rules, in which everything is sent to itself.
     fn ready(variant: &'static str, table: &ForwardingTable) -> Result<Tool, String> {
         let tool = Tool::new(variant, Family::V4)?;
-        tool.run("ip", &["link", "set", "lo", "up"], "")?;
-        tool.run("ip", &["route", "add", "10.0.0.0/8", "dev", "lo"], "")?;
-        tool.restore(&["--noflush"], &render(table, Family::V4, &Options::default()))?;
+        tool.run("ip link set lo up", "")?;
+        tool.run("ip route add 10.0.0.0/8 dev lo", "")?;
+        tool.restore("--noflush", &render(table, Family::V4, &Options::default()))?;
         Ok(tool)
     }
 

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod addresses;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod drains;
 mod leaving;
 mod order;
@@ -17,12 +15,12 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use cluster::{at as node_at, id, of, table, table_of, web, web_with};
 use dataplane::ipvs::sim::bare::{Clock, Mode, again, ends, kernel, listing, packet_of, with};
 use dataplane::ipvs::sim::{Parts, shown};
 use dataplane::ipvs::{Bound, DUMMY, Doors as _, Options, Scheduler, SetId};
 use dataplane::registry::known_chains;
 use dataplane::sim::End;
+use dataplane::sim::cluster::{at as node_at, id, of, table, table_of, web, web_with};
 use dataplane::{Dataplane, Leaving, Scope, Synced};
 use kernel::host::ChangeHost as _;
 use kernel::ipset::{Entry, Ipsets as _, Kind, Request as SetRequest, Set, SetName};

@@ -7,8 +7,8 @@ mod needs_vm {
     use kernel::xtables::{Programs, Variant};
     use playground::namespace::Namespace;
 
-    use crate::cluster::table_of;
     use crate::*;
+    use dataplane::sim::cluster::table_of;
 
     /// Runs a program in this thread's namespace; what it says.
     fn run(program: &str, arguments: &[&str]) -> String {

@@ -59,7 +59,8 @@ fn leftovers_stay_until_all_is_known_and_then_go() {
     mode.settle().unwrap();
     let now = listed(&mut mode);
     for (part, lines) in before {
-        let is_there = |line: &&String| !part.contains(" set ") || now[&part].contains(line);
+        let now = now.get(&part).unwrap_or_else(|| panic!("{part} is lost"));
+        let is_there = |line: &&String| !part.contains(" set ") || now.contains(line);
         assert_eq!(lines.iter().find(|line| !is_there(line)), None, "{part} lost it");
     }
     let again = mode.sync(&known.table, Scope::AllThatIsKnown).unwrap();

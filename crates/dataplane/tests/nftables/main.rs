@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
 mod adopt;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod generations;
 mod ranges;
 mod reads;
@@ -13,9 +11,9 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use cluster::Small;
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::{Nftables, listing};
+use dataplane::sim::cluster::Small;
 use dataplane::sim::{Listing, difference};
 use dataplane::{Dataplane, Scope, Synced};
 use kernel::nft::{Element, Family, Kernel, Netlink, Operation, Transaction};

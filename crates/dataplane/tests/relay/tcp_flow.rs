@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Random, Single, eventually, server};
+use crate::support::{Random, Single, eventually, resident, server};
 
 /// The byte at a place of a stream: all streams differ, and a shift or a gap shows.
 fn byte(stream: u64, place: usize) -> u8 {
@@ -140,10 +140,4 @@ fn a_client_that_does_not_read_stops_the_endpoint_and_costs_little() {
         heard += count;
     }
     assert_eq!(heard, TOTAL);
-}
-
-/// Bytes of memory that this process has.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

@@ -39,6 +39,10 @@ pub(crate) fn client(at: SocketAddr) -> UdpSocket {
 
 pub(crate) fn ask(client: &UdpSocket, question: &[u8]) -> Vec<u8> {
     client.send(question).unwrap();
+    receive(client)
+}
+
+pub(crate) fn receive(client: &UdpSocket) -> Vec<u8> {
     let mut heard = vec![0; 65_536];
     let count = client.recv(&mut heard).unwrap();
     heard.truncate(count);
@@ -81,9 +85,8 @@ fn bursts_of_all_sizes_arrive_whole_and_in_order() {
             client.send(datagram).unwrap();
         }
         for datagram in &burst {
-            let mut heard = vec![0; 65_536];
-            let count = client.recv(&mut heard).unwrap();
-            assert!(heard[..count] == **datagram, "{} bytes of {}", count, datagram.len());
+            let heard = receive(&client);
+            assert!(heard == *datagram, "{} bytes of {}", heard.len(), datagram.len());
         }
         all += burst.len();
     }

@@ -2,8 +2,6 @@
 //! in `conformance`.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
 #[path = "../golden/guides.rs"]
 mod guides;
 mod order;
@@ -14,8 +12,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use cluster::{id, of, web, web_with};
 use dataplane::relay::{self, ListenerId, Purpose};
+use dataplane::sim::cluster::{id, of, web, web_with};
 use dataplane::userspace::{Options, Userspace};
 use dataplane::{Dataplane, Scope, Synced};
 use kernel::xtables::{Family, Table, Variant, Xtables};
@@ -95,7 +93,7 @@ fn after_a_crash_the_same_ports_are_bound_and_no_rule_changes() {
 #[test]
 fn the_ports_of_the_old_proxy_of_upstream_are_taken_over_from_its_rules() {
     for guide in guides::documents().into_iter().take(2) {
-        let lines: Vec<&str> = guide.lines.to_vec();
+        let lines = guide.lines.clone();
         let chains = ["PORTALS-CONTAINER", "PORTALS-HOST", "NODEPORT-CONTAINER", "NODEPORT-HOST"];
         let chains = chains.map(|chain| format!(":KUBE-{chain} - [0:0]\n")).concat();
         let mut doors = Family::ALL.map(|family| Simulated::new(Variant::Legacy, family));

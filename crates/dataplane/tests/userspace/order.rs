@@ -12,7 +12,7 @@ use kernel::xtables::{Error, Family, Result, Table, Variant, Xtables};
 use kernel_sim::xtables::{Fault, Faulty, Simulated};
 use model::{ForwardingTable, Protocol};
 
-use crate::cluster::{id, of, web, web_with};
+use dataplane::sim::cluster::{id, of, web, web_with};
 
 /// What happened, in order, to the relay and to a door.
 type Story = Rc<RefCell<Vec<String>>>;

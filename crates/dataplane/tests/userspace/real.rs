@@ -7,8 +7,8 @@ mod needs_root {
     use playground::plan::node;
     use playground::{Outcome, Place, Playground, Ports, Refusal};
 
-    use crate::cluster::{at, table};
     use crate::*;
+    use dataplane::sim::cluster::{at, table};
 
     type Real = Userspace<Programs, Relay>;
 

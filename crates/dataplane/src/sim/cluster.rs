@@ -2,9 +2,9 @@
 //!
 //! `svc NAMESPACE/NAME IP,… PORT,… KEY=VALUE …` is a Service, `ep NAMESPACE/NAME PORT,… ADDRESS …` are endpoints of one. A port is
 //! `NAME:NUMBER/PROTOCOL@NODEPORT`, an address may have `@` and its node; only numbers and addresses must be there. Keys are those of
-//! [`set`]; any other is an annotation.
+//! `set`; any other is an annotation.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "what a test says wrongly ends it")]
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use model::{Cluster, Config, Event, ForwardingTable, Protocol, ServiceName, Serv
 use serde_json::{Value, json};
 
 /// The table of these objects, on the node of [`plain`].
-pub(crate) fn table_of(text: &str) -> ForwardingTable {
+pub fn table_of(text: &str) -> ForwardingTable {
     table(plain(), text)
 }
 
-pub(crate) fn table(config: Config, text: &str) -> ForwardingTable {
+pub fn table(config: Config, text: &str) -> ForwardingTable {
     let mut cluster = Cluster::new(config);
     for object in objects(text) {
         cluster.apply(Event::Apply(fact(&object)));
@@ -27,33 +27,33 @@ pub(crate) fn table(config: Config, text: &str) -> ForwardingTable {
 }
 
 /// This node is `a`, at 192.168.0.1 and `fd00:1::1`. Nothing says which sources are pods.
-pub(crate) fn plain() -> Config {
+pub fn plain() -> Config {
     at(&["192.168.0.1", "fd00:1::1"])
 }
 
-pub(crate) fn at(node_ips: &[&str]) -> Config {
+pub fn at(node_ips: &[&str]) -> Config {
     let node_ips = node_ips.iter().filter_map(|ip| parse_ip(ip)).collect();
     Config { node_name: "a".into(), node_ips, ..Config::default() }
 }
 
 /// A Service of one port, with a node port, and its endpoints.
-pub(crate) fn web(name: &str, ip: &str, protocol: &str, endpoints: &[&str]) -> String {
+pub fn web(name: &str, ip: &str, protocol: &str, endpoints: &[&str]) -> String {
     web_with(name, ip, protocol, endpoints, "")
 }
 
 /// The same with more keys.
-pub(crate) fn web_with(name: &str, ip: &str, protocol: &str, endpoints: &[&str], keys: &str) -> String {
+pub fn web_with(name: &str, ip: &str, protocol: &str, endpoints: &[&str], keys: &str) -> String {
     let number = 30_000 + u16::from(name.as_bytes()[0]);
     let endpoints = endpoints.join(" ");
     format!("svc {name} {ip} 80/{protocol}@{number} {keys}\nep {name} 8080/{protocol} {endpoints}\n")
 }
 
-pub(crate) fn of(services: &[String]) -> ForwardingTable {
+pub fn of(services: &[String]) -> ForwardingTable {
     table_of(&services.concat())
 }
 
 /// A service port whose port has no name.
-pub(crate) fn id(name: &str, protocol: Protocol) -> ServicePortId {
+pub fn id(name: &str, protocol: Protocol) -> ServicePortId {
     ServicePortId { service: ServiceName::new("default", name), port: "".into(), protocol }
 }
 
@@ -137,15 +137,17 @@ fn set(service: &mut Value, word: &str) {
 }
 
 /// A cluster, the table that follows it, and what changed since the last look.
-pub(crate) struct Small {
+#[derive(Debug)]
+pub struct Small {
     cluster: Cluster,
-    pub(crate) table: ForwardingTable,
+    pub table: ForwardingTable,
     changed: BTreeSet<ServicePortId>,
 }
 
 impl Small {
     /// This node is `a`, at 192.168.0.1.
-    pub(crate) fn new() -> Self {
+    #[allow(clippy::new_without_default, reason = "it is not nothing")]
+    pub fn new() -> Self {
         let cluster = Cluster::new(at(&[]));
         let table = ForwardingTable::of(&cluster);
         let mut small = Self { cluster, table, changed: BTreeSet::new() };
@@ -155,36 +157,36 @@ impl Small {
     }
 
     /// The objects of these lines.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let mut small = Self::new();
         small.say(text);
         small
     }
 
     /// These objects are there from now on, or are as these lines say.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub fn say(&mut self, text: &str) {
         for object in objects(text) {
             self.apply(&object);
         }
     }
 
     /// A Service on port 80 of this address, sticky or not.
-    pub(crate) fn service(&mut self, name: &str, ip: &str, affinity: &str) {
+    pub fn service(&mut self, name: &str, ip: &str, affinity: &str) {
         self.say(&format!("svc {name} {ip} 80 affinity={affinity}"));
     }
 
     /// Its endpoints, all on this node, on port 8080.
-    pub(crate) fn endpoints(&mut self, service: &str, addresses: &[&str]) {
+    pub fn endpoints(&mut self, service: &str, addresses: &[&str]) {
         let addresses: Vec<String> = addresses.iter().map(|address| format!("{address}@a")).collect();
         self.say(&format!("ep {service} 8080 {}", addresses.join(" ")));
     }
 
     /// It is deleted.
-    pub(crate) fn remove(&mut self, service: &str) {
+    pub fn remove(&mut self, service: &str) {
         self.take(Event::DeleteService(ServiceName::new("default", service)));
     }
 
-    pub(crate) fn apply(&mut self, object: &Value) {
+    pub fn apply(&mut self, object: &Value) {
         self.take(Event::Apply(fact(object)));
     }
 
@@ -194,7 +196,7 @@ impl Small {
     }
 
     /// What changed since this was last asked.
-    pub(crate) fn take_changed(&mut self) -> BTreeSet<ServicePortId> {
+    pub fn take_changed(&mut self) -> BTreeSet<ServicePortId> {
         std::mem::take(&mut self.changed)
     }
 }

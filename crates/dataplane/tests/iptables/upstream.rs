@@ -1,11 +1,9 @@
 //! Upstream's chains are removed from the tables of the real iptables programs, in a network namespace of their own.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
-
-use dataplane::registry::known_chains;
 use dataplane::upstream::{Problem, TakeOver, Why, take_over};
 use kernel::nft::Netlink;
-use kernel::xtables::{Family, Programs, Saved, Table, Variant, Xtables};
+
+use super::*;
 
 /// More chains than iptables-nft deletes at a time.
 const SERVICES: usize = 1_300;
@@ -60,8 +58,6 @@ fn take_over_here(with: With) -> TakeOver {
 mod needs_root {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
-
-    use playground::namespace::Namespace;
 
     use super::*;
 
