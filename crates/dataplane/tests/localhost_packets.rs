@@ -38,17 +38,11 @@ fn localhost_answers_this_host_alone_and_never_sctp() {
         let mut world = World::new(seed);
         let default_node_port_addresses =
             if seed % 2 == 0 { NodePortAddress::Localhost } else { NodePortAddress::All };
-        let promises = Promises {
-            loopback_node_ports: Loopback::Localhost,
-            default_node_port_addresses,
-            ..Promises::default()
-        };
+        let loopback_node_ports = Loopback::Localhost;
+        let promises = Promises { loopback_node_ports, default_node_port_addresses, ..Promises::default() };
         let choice = Choice { families: Family::ALL.to_vec(), default_node_port_addresses };
-        let mut listeners = Localhost::new(
-            Nftables::new(Simulated::default(), Options::default()),
-            relay::Simulated::default(),
-            choice,
-        );
+        let rules = Nftables::new(Simulated::default(), Options::default());
+        let mut listeners: Listeners = Localhost::new(rules, relay::Simulated::default(), choice);
         for _ in 0..STEPS {
             world.step();
             let synced = listeners.sync(&world.table, Scope::Everything).unwrap();
@@ -65,10 +59,8 @@ fn localhost_answers_this_host_alone_and_never_sctp() {
             }
         }
     }
-    eprintln!(
-        "counted: {} packets to loopback addresses, seed {first}: {counts:?}",
-        counts.values().sum::<u64>()
-    );
+    let all: u64 = counts.values().sum();
+    eprintln!("counted: {all} packets to loopback addresses, seed {first}: {counts:?}");
     assert!(counts.len() == 4, "{counts:?}");
 }
 

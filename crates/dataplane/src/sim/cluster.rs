@@ -7,10 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "what a test says wrongly ends it")]
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
+use model::fate::Payload;
 use model::net::parse_ip;
 use model::object::{Read, read};
-use model::{Cluster, Config, Event, ForwardingTable, Protocol, ServiceName, ServicePortId};
+use model::{Cluster, Config, Event, ForwardingTable, Packet, Protocol, ServiceName, ServicePortId};
 use serde_json::{Value, json};
 
 /// The table of these objects, on the node of [`plain`].
@@ -55,6 +57,14 @@ pub fn of(services: &[String]) -> ForwardingTable {
 /// A service port whose port has no name.
 pub fn id(name: &str, protocol: Protocol) -> ServicePortId {
     ServicePortId { service: ServiceName::new("default", name), port: "".into(), protocol }
+}
+
+/// A TCP packet to an address and port.
+pub fn tcp(source: &str, to: &str, interface: Option<&str>) -> Packet {
+    let to: SocketAddr = to.parse().unwrap();
+    let payload = Payload::Transport { protocol: Protocol::Tcp, port: to.port() };
+    let (source, interface) = (source.parse().unwrap(), interface.map(str::to_owned));
+    Packet { source, destination: to.ip(), payload, interface }
 }
 
 fn fact(object: &Value) -> model::facts::Fact {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dataplane::Scope;
 use dataplane::sim::{Clients, End, Ends, SimulatedMode, remembered_for};
-use model::{Event, Fate, Packet};
+use model::{Event, Fate, ForwardingTable, Packet};
 
 use crate::common::{Simulation, expected, fate, number, settle, sync};
 use crate::world::{self, World};
@@ -129,7 +129,7 @@ impl<'a> Cluster<'a> {
 
     fn fail(&mut self, packet: &Packet, expected: &Ends, got: &Result<Ends, String>) {
         let config = self.world.cluster.config().clone();
-        let fails = |facts: &BTreeMap<String, Event>| {
+        let fails = |facts: &Facts| {
             let table = world::table_of(&config, facts.values());
             fails_at_once(self.simulation, self.seed, &table, packet)
         };
@@ -148,12 +148,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// Does the packet end elsewhere on a node that was never anything else?
-fn fails_at_once(
-    simulation: &Simulation,
-    seed: u64,
-    table: &model::ForwardingTable,
-    packet: &Packet,
-) -> bool {
+fn fails_at_once(simulation: &Simulation, seed: u64, table: &ForwardingTable, packet: &Packet) -> bool {
     let mut node = simulation.node(seed);
     if node.dataplane().sync(table, Scope::Everything).is_err() {
         return true;
@@ -162,11 +157,10 @@ fn fails_at_once(
     !node.is_beyond(packet, table) && node.ends(packet, &[table]) != Ok(expected)
 }
 
+type Facts = BTreeMap<String, Event>;
+
 /// As few facts as still fail.
-fn shrink(
-    mut facts: BTreeMap<String, Event>,
-    fails: impl Fn(&BTreeMap<String, Event>) -> bool,
-) -> BTreeMap<String, Event> {
+fn shrink(mut facts: Facts, fails: impl Fn(&Facts) -> bool) -> Facts {
     for key in facts.keys().cloned().collect::<Vec<_>>() {
         let mut fewer = facts.clone();
         fewer.remove(&key);

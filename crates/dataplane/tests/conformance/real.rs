@@ -38,10 +38,8 @@ pub(crate) fn the_real_kernel_follows_random_steps_as_the_simulated_one(simulati
         }
     }
     let steps = steps * usize::try_from(clusters).unwrap();
-    eprintln!(
-        "counted: {steps} random steps of {} on the real kernel, as on the simulated one, {restarts} restarts",
-        simulation.name
-    );
+    let name = &simulation.name;
+    eprintln!("counted: {steps} random steps of {name} on the real kernel as simulated, {restarts} restarts");
 }
 
 /// How often another process went on; the error says why it cannot be tried here.

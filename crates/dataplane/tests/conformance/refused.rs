@@ -6,12 +6,11 @@ use std::net::IpAddr;
 
 use dataplane::sim::{End, Ends, SimulatedMode};
 use dataplane::{Scope, ServicePortIds, Synced};
-use model::fate::Payload;
-use model::{Frontend, Packet, Protocol, ServicePort};
+use model::{Frontend, ServicePort};
 
 use crate::common::{Simulation, assert_same, expected, from_scratch, refused, settle, sync};
 use crate::world::{self, World};
-use dataplane::sim::cluster::Small;
+use dataplane::sim::cluster::{Small, tcp};
 
 const REFUSED: &str = "10.96.0.2";
 /// Another address of a Service, which is all that changes.
@@ -92,10 +91,8 @@ pub(crate) fn whatever_is_refused_all_others_are_served(simulation: &Simulation)
         );
     }
     assert!(named > 20 && others > 20 && packets > 1000, "{named} {others}");
-    eprintln!(
-        "counted: {named} refused service ports of {}, {others} others, {packets} packets to them",
-        simulation.name
-    );
+    let name = &simulation.name;
+    eprintln!("counted: {named} refused service ports of {name}, {others} others, {packets} packets to them");
 }
 
 pub(crate) fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follow(simulation: &Simulation) {
@@ -167,12 +164,9 @@ fn assert_refused(synced: &Synced, name: &str, address: &str) {
 
 /// Does a pod's packet land at this endpoint alone? Nowhere where it is led to nobody who listens.
 fn lands(node: &mut dyn SimulatedMode, small: &Small, to: &str, endpoint: &str) -> bool {
-    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-    let payload = Payload::Transport { protocol: Protocol::Tcp, port: 80 };
-    let interface = Some("veth1".into());
-    let packet = Packet { source: ip("10.244.0.99"), destination: ip(to), payload, interface };
+    let packet = tcp("10.244.0.99", &format!("{to}:80"), Some("veth1"));
     let Ends(ends) = node.ends(&packet, &[&small.table]).unwrap_or_default();
-    let is_there = |end: &End| end.endpoint().is_some_and(|(at, _)| at == ip(endpoint));
+    let is_there = |end: &End| end.endpoint().is_some_and(|(at, _)| at.to_string() == endpoint);
     !ends.is_empty() && ends.keys().all(is_there)
 }
 

@@ -28,9 +28,7 @@ pub(crate) struct Guide {
 
 /// All that are in files.
 pub(crate) fn all() -> Vec<Guide> {
-    let iptables = clusters()
-        .into_iter()
-        .map(|(name, family, table, options)| of_iptables(name, family, table, &options));
+    let iptables = clusters().into_iter().map(of_iptables);
     iptables.chain(documents()).chain(userspace_kinds()).chain([two_pods()]).collect()
 }
 
@@ -76,24 +74,19 @@ fn long_names() -> [Cluster; 2] {
 
 /// The same, written by both modes that write nothing but rules.
 pub(crate) fn with_long_names() -> Vec<Guide> {
-    let iptables =
-        long_names().map(|(name, family, table, options)| of_iptables(name, family, table, &options));
-    let userspace = long_names().map(|(name, family, table, _)| {
-        let ports = Ports::examples(&table);
-        of_userspace(name, family, table, ports)
-    });
-    iptables.into_iter().chain(userspace).collect()
+    long_names().map(of_iptables).into_iter().chain(long_names().map(with_examples)).collect()
 }
 
-fn of_iptables(
-    name: &'static str,
-    family: Family,
-    table: ForwardingTable,
-    options: &iptables::Options,
-) -> Guide {
-    let (folder, text) = ("iptables_golden", iptables::render(&table, family, options));
-    let tables = Some(Renderer::new(&table, family, options).tables());
+fn of_iptables((name, family, table, options): Cluster) -> Guide {
+    let (folder, text) = ("iptables_golden", iptables::render(&table, family, &options));
+    let tables = Some(Renderer::new(&table, family, &options).tables());
     Guide { folder, name, family, table, text, tables, ports: Ports::default(), lines: Vec::new() }
+}
+
+/// With ports that nobody chose.
+fn with_examples((name, family, table, _): Cluster) -> Guide {
+    let ports = Ports::examples(&table);
+    of_userspace(name, family, table, ports)
 }
 
 fn of_userspace(name: &'static str, family: Family, table: ForwardingTable, ports: Ports) -> Guide {
@@ -123,10 +116,7 @@ pub(crate) fn documents() -> Vec<Guide> {
 fn userspace_kinds() -> impl Iterator<Item = Guide> {
     let is_ours =
         |(name, ..): &Cluster| ["every-kind", "every-kind-ipv6", "choices-of-our-own"].contains(name);
-    clusters().into_iter().filter(is_ours).map(|(name, family, table, _)| {
-        let ports = Ports::examples(&table);
-        of_userspace(name, family, table, ports)
-    })
+    clusters().into_iter().filter(is_ours).map(with_examples)
 }
 
 /// The example of the documents of IPVS.

@@ -84,13 +84,11 @@ mod needs_root {
             let (mut texts, mut rules) = (0, 0);
             let guides = guides::all().into_iter().chain(guides::with_long_names());
             for guide in guides.filter(|guide| guide.tables.is_some()) {
-                match Tool::new(variant, guide.family) {
-                    Ok(tool) => (texts, rules) = (texts + 1, rules + take(&tool, &guide)),
-                    Err(reason) => {
-                        eprintln!("skipped: iptables-{variant}: {reason}");
-                        continue 'programs;
-                    }
-                }
+                let tool = Tool::new(variant, guide.family);
+                let Ok(tool) = tool.inspect_err(|why| eprintln!("skipped: iptables-{variant}: {why}")) else {
+                    continue 'programs;
+                };
+                (texts, rules) = (texts + 1, rules + take(&tool, &guide));
             }
             eprintln!("counted: {rules} rules of {texts} texts, back from iptables-{variant}");
         }

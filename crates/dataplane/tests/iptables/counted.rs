@@ -36,11 +36,8 @@ fn assert_dropped(mode: &mut Iptables<Simulated>, count: u64, why: &str) {
 #[test]
 fn invalid_packets_of_both_families_are_counted_from_the_first_sync_on() {
     for variant in Variant::ALL {
-        assert_eq!(
-            mode(variant, Options::default()).counted().invalid_dropped,
-            None,
-            "nobody has looked yet"
-        );
+        let counted = mode(variant, Options::default()).counted();
+        assert_eq!(counted.invalid_dropped, None, "nobody has looked yet");
         let (mut first, table) = written(variant, false);
         assert_dropped(&mut first, 0, "none has come");
         for family in Family::ALL {

@@ -15,11 +15,9 @@ fn rules(mode: &mut Iptables<impl Xtables>, chain: &str) -> Option<usize> {
 
 /// Somebody leads to the chain of a Service, which is then deleted while others change.
 fn a_service_that_others_lead_to_goes(mut mode: Iptables<impl Xtables>) {
-    let mut small = Small::new();
-    for (name, ip) in [("gone", "10.96.0.1"), ("other", "10.96.0.2")] {
-        small.service(name, ip, "None");
-        small.endpoints(name, &["10.244.1.1"]);
-    }
+    let mut small = Small::of(
+        "svc gone 10.96.0.1 80\nep gone 8080 10.244.1.1@a\nsvc other 10.96.0.2 80\nep other 8080 10.244.1.1@a",
+    );
     mode.sync(&small.table, Scope::Everything).unwrap();
     small.take_changed();
     let chain_of = |small: &Small, name: &str| {

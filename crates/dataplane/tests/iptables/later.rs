@@ -18,10 +18,8 @@ const CLUSTER: &str = "
 fn end(options: &Options, host: &str, packet: &SimPacket, state: State, words: &[&str]) -> Fate {
     let text = iptables::render(&table_of(CLUSTER), model::Family::V4, options);
     let is_left_out = |line: &&str| !words.is_empty() && words.iter().all(|word| line.contains(word));
-    assert!(
-        words.is_empty() || text.lines().any(|line| is_left_out(&line)),
-        "no rule has {words:?}:\n{text}"
-    );
+    let is_found = words.is_empty() || text.lines().any(|line| is_left_out(&line));
+    assert!(is_found, "no rule has {words:?}:\n{text}");
     let kept: String = text.lines().filter(|line| !is_left_out(line)).flat_map(|line| [line, "\n"]).collect();
     let mut twin = Simulated::new(Variant::Nft, Family::V4);
     twin.restore(host).unwrap();
@@ -29,18 +27,17 @@ fn end(options: &Options, host: &str, packet: &SimPacket, state: State, words: &
     send(&mut twin, packet, state).fate
 }
 
-/// The packet ends so, and without any one of these rules otherwise.
+/// The packet ends so on such a host, and without any one of these rules otherwise.
 fn check(
     options: &Options,
     host: &str,
-    packet: &SimPacket,
-    state: State,
+    (packet, state): (SimPacket, State),
     expected: &Fate,
     rules: &[&[&str]],
 ) {
-    assert_eq!(end(options, host, packet, state, &[]), *expected, "{packet:?}");
+    assert_eq!(end(options, host, &packet, state, &[]), *expected, "{packet:?}");
     for words in rules {
-        assert_ne!(end(options, host, packet, state, words), *expected, "nobody misses {words:?}");
+        assert_ne!(end(options, host, &packet, state, words), *expected, "nobody misses {words:?}");
     }
 }
 
@@ -50,31 +47,31 @@ fn a_strict_host_forwards_what_we_translated_and_what_comes_after_it() {
     let jump: &[&str] = &["-I FORWARD ", "-j KUBE-FORWARD"];
     let marked: &[&str] = &["-A KUBE-FORWARD ", "--mark "];
     let landed = Fate::Dnat("10.244.0.1".parse().unwrap(), Some(8080));
-    check(&options, STRICT, &arriving(CLIENT, NODE, NODE_PORT), State::New, &landed, &[jump, marked]);
+    check(&options, STRICT, (arriving(CLIENT, NODE, NODE_PORT), State::New), &landed, &[jump, marked]);
     // An answer of the endpoint, say: the nat table is not asked again.
     let later: &[&str] = &["-A KUBE-FORWARD ", "RELATED,ESTABLISHED"];
-    let packet = arriving(CLIENT, "10.244.0.1", 8080);
-    check(&options, STRICT, &packet, State::Established, &Fate::Untouched, &[jump, later]);
+    let packet = (arriving(CLIENT, "10.244.0.1", 8080), State::Established);
+    check(&options, STRICT, packet, &Fate::Untouched, &[jump, later]);
 }
 
 #[test]
 fn what_the_connection_tracker_finds_invalid_is_dropped() {
     let rule: &[&str] = &["-A KUBE-FORWARD ", "--ctstate INVALID"];
-    let packet = arriving(CLIENT, "10.244.0.1", 8080);
-    check(&Options::default(), "", &packet, State::Invalid, &Fate::Dropped, &[rule]);
+    let packet = (arriving(CLIENT, "10.244.0.1", 8080), State::Invalid);
+    check(&Options::default(), "", packet, &Fate::Dropped, &[rule]);
 }
 
 #[test]
 fn a_strict_host_lets_health_checks_in() {
     let rules: [&[&str]; 2] =
         [&["-I INPUT ", "-j KUBE-NODEPORTS"], &["-A KUBE-NODEPORTS ", "health check node port"]];
-    let packet = arriving(CLIENT, NODE, HEALTH_CHECK_PORT);
-    check(&Options::default(), STRICT, &packet, State::New, &Fate::Untouched, &rules);
+    let packet = (arriving(CLIENT, NODE, HEALTH_CHECK_PORT), State::New);
+    check(&Options::default(), STRICT, packet, &Fate::Untouched, &rules);
 }
 
 #[test]
 fn a_neighbour_does_not_reach_this_hosts_loopback_addresses() {
     let options = Options { localhost_node_ports: true, ..Options::default() };
     let rules: [&[&str]; 2] = [&["-I INPUT ", "-j KUBE-FIREWALL"], &["-A KUBE-FIREWALL ", "-j DROP"]];
-    check(&options, "", &arriving(CLIENT, "127.0.0.1", 8080), State::New, &Fate::Dropped, &rules);
+    check(&options, "", (arriving(CLIENT, "127.0.0.1", 8080), State::New), &Fate::Dropped, &rules);
 }

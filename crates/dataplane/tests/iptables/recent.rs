@@ -18,12 +18,9 @@ mod needs_root {
         let table =
             table_of("svc web 10.96.0.1 80/UDP affinity=ClientIP\nep web 8080/UDP 10.244.0.1 10.244.0.2");
         for variant in VARIANTS {
-            let tool = match ready(variant, &table) {
-                Ok(tool) => tool,
-                Err(reason) => {
-                    eprintln!("skipped: iptables-{variant}: {reason}");
-                    continue;
-                }
+            let tool = ready(variant, &table);
+            let Ok(tool) = tool.inspect_err(|why| eprintln!("skipped: iptables-{variant}: {why}")) else {
+                continue;
             };
             let room: u16 = read_to_string(ROOM).map_or(100, |text| text.trim().parse().unwrap());
             // Twice what both lists hold, so that both are full whatever is drawn.
@@ -36,11 +33,8 @@ mod needs_root {
                 (first, lists(&table))
             };
             let (first, second) = tool.namespace.run(inside).unwrap();
-            assert_eq!(
-                first.each_ref().map(BTreeSet::len),
-                [usize::from(room); 2],
-                "each list is full, and no fuller"
-            );
+            let lengths = first.each_ref().map(BTreeSet::len);
+            assert_eq!(lengths, [usize::from(room); 2], "each list is full, and no fuller");
             assert!(first[0].is_disjoint(&first[1]), "a client is on one list");
             assert_eq!(first, second, "who is remembered stays");
             // The last one who came has pushed out another, and was not pushed out.

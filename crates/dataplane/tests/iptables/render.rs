@@ -2,8 +2,7 @@
 use dataplane::ModeSettings;
 use dataplane::iptables::{Comments, MODE, Renderer, SHARED, TO_SERVICES};
 use dataplane::sim::{End, Ends};
-use model::fate::Payload;
-use model::{Family, Packet, Protocol};
+use model::Family;
 
 use super::*;
 
@@ -16,9 +15,7 @@ fn a_refused_address_of_this_host_is_not_taken_for_a_node_port_of_that_number() 
          svc other 10.96.0.2 80@30080
          ep other 8080 10.244.0.1",
     );
-    let payload = Payload::Transport { protocol: Protocol::Tcp, port: 30080 };
-    let (source, destination) = ("203.0.113.7".parse().unwrap(), "192.168.0.1".parse().unwrap());
-    let packet = Packet { source, destination, payload, interface: Some("eth0".into()) };
+    let packet = dataplane::sim::cluster::tcp("203.0.113.7", "192.168.0.1:30080", Some("eth0"));
     let mut node = MODE.simulate(&ModeSettings::of(MODE)).swap_remove(0);
     node.dataplane().sync(&table, Scope::Everything).unwrap();
     assert_eq!(node.ends(&packet, &[&table]), Ok(Ends::one(End::Rejected)));

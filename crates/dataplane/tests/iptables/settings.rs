@@ -22,8 +22,8 @@ fn what_an_earlier_life_served_and_nobody_asks_for_is_told() {
         assert_eq!(synced.left_behind, BTreeSet::new(), "seed {seed}");
         let kept = synced.kept;
         let synced = everything(&mut mode, &world.table);
-        let gone = before.into_iter().filter(|frontend| world.table.route(frontend).is_none());
-        let gone: BTreeSet<Frontend> = gone.collect();
+        let is_gone = |frontend: &Frontend| world.table.route(frontend).is_none();
+        let gone: BTreeSet<Frontend> = before.into_iter().filter(is_gone).collect();
         assert_eq!(synced.left_behind, gone, "seed {seed}");
         assert_eq!(kept, gone, "seed {seed}");
         told += gone.len();

@@ -45,13 +45,10 @@ fn take_over(found: &mut Found<Faulty<Simulated>>) -> upstream::TakeOver {
     upstream::take_over(known_chains(), found, &mut kernel_sim::nft::Simulated::default(), Some(ours))
 }
 
-fn all_in_force<'a>(doors: impl Iterator<Item = &'a mut Faulty<Simulated>>) -> Vec<String> {
-    doors.flat_map(|door| in_force(door.below())).collect()
-}
-
 /// The chains of ours that are there.
-fn in_force(door: &mut Simulated) -> Vec<String> {
-    let tables = [Table::Filter, Table::Nat, Table::Mangle].map(|table| door.save(table).unwrap());
-    let chains = tables.iter().flatten().flat_map(|text| Saved::parse(text).chains);
-    chains.map(|chain| chain.name).filter(|name| name.starts_with("KUBE-")).collect()
+fn all_in_force<'a>(doors: impl Iterator<Item = &'a mut Faulty<Simulated>>) -> Vec<String> {
+    let all = [Table::Filter, Table::Nat, Table::Mangle];
+    let tables = doors.flat_map(|door| all.map(|table| door.below().save(table).unwrap())).flatten();
+    let names = tables.flat_map(|text| Saved::parse(&text).chains).map(|chain| chain.name);
+    names.filter(|name| name.starts_with("KUBE-")).collect()
 }

@@ -122,12 +122,8 @@ mod needs_root {
                 _ => None,
             };
             let kept: Vec<_> = done.problems.iter().filter_map(why).collect();
-            assert_eq!(
-                kept,
-                [Why::UsedForItsMark, Why::UsedEmpty, Why::LetsServiceTrafficPass],
-                "{:?}",
-                done.problems
-            );
+            let expected = [Why::UsedForItsMark, Why::UsedEmpty, Why::LetsServiceTrafficPass];
+            assert_eq!(kept, expected, "{:?}", done.problems);
             let [nat, filter] = contents(&mut door).try_into().unwrap();
             assert_eq!(nat.chain("KUBE-SERVICES").unwrap().rules.len(), 0);
             assert_eq!(nat.chain("KUBE-MARK-MASQ").unwrap().rules.len(), 1);

@@ -74,7 +74,7 @@ fn an_address_of_this_host_is_reported_and_never_removed() {
     assert!(synced.warned[&id("a", Protocol::Tcp)].contains("192.168.0.1"), "{synced:?}");
     assert_eq!(mode.bound(), BTreeSet::from([ip("10.96.0.1")]));
     // Its other ports are the host's.
-    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:22", Some("eth0")), [End::Untouched]);
+    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:22"), [End::Untouched]);
     mode.cleanup(known_chains()).unwrap();
     assert!(is_bound(&mut mode, "192.168.0.1"));
 }
@@ -85,8 +85,7 @@ fn what_this_host_sends_from_the_address_that_it_dials_is_hidden() {
     let (mut mode, _) = fresh();
     let table = a(&["10.244.0.1"]);
     everything(&mut mode, &table);
-    let payload = Payload::Transport { protocol: Protocol::Tcp, port: 80 };
-    let packet = Packet { source: ip("10.96.0.1"), destination: ip("10.96.0.1"), payload, interface: None };
+    let packet = packet("10.96.0.1", "10.96.0.1:80", None);
     let mut sent = packet_of(&mut mode, &table, &packet).unwrap();
     sent.path = kernel_sim::nft::Path::Output;
     let program = mode.programs().next().unwrap();
@@ -114,13 +113,7 @@ fn node_ports_do_not_answer_at_link_local_addresses_of_ipv6() {
     everything(&mut mode, &table);
     let places: Vec<String> = servers(&mut mode).iter().map(|one| one.what.to_string()).collect();
     assert_eq!(places, ["TCP [fd00:1::1]:30080", "TCP [fd00:96::1]:80"]);
-    let payload = Payload::Transport { protocol: Protocol::Tcp, port: 30_080 };
-    let packet = Packet {
-        source: ip("fe80::9"),
-        destination: ip("fe80::5"),
-        payload,
-        interface: Some("eth0".to_owned()),
-    };
+    let packet = packet("fe80::9", "[fe80::5]:30080", Some("eth0"));
     assert_eq!(table.fate(&packet, &Options::default().promises()).fate, model::Fate::Untouched);
     let others = dataplane::iptables::Options::default().promises();
     assert!(

@@ -20,14 +20,13 @@ use dataplane::ipvs::sim::{Parts, shown};
 use dataplane::ipvs::{Bound, DUMMY, Doors as _, Options, Scheduler, SetId};
 use dataplane::registry::known_chains;
 use dataplane::sim::End;
-use dataplane::sim::cluster::{at as node_at, id, of, table, table_of, web, web_with};
+use dataplane::sim::cluster::{at as node_at, id, of, table, table_of, tcp as packet, web, web_with};
 use dataplane::{Dataplane, Leaving, Scope, Synced};
 use kernel::host::ChangeHost as _;
 use kernel::ipset::{Entry, Ipsets as _, Kind, Request as SetRequest, Set, SetName};
 use kernel::ipvs::{Ipvs as _, Protocol as Number, RealServer, Request, VirtualServer, What};
 use kernel::xtables::{Table, Xtables as _};
-use model::fate::Payload;
-use model::{ForwardingTable, Packet, Protocol, ServicePortId};
+use model::{ForwardingTable, Protocol, ServicePortId};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -113,18 +112,8 @@ fn server(mode: &mut Mode, what: &What) -> Option<VirtualServer> {
     servers(mode).into_iter().find(|one| one.what == *what)
 }
 
-fn send(
-    mode: &mut Mode,
-    table: &ForwardingTable,
-    source: &str,
-    to: &str,
-    interface: Option<&str>,
-) -> Vec<End> {
-    let to = at(to);
-    let payload = Payload::Transport { protocol: Protocol::Tcp, port: to.port() };
-    let interface = interface.map(str::to_owned);
-    let packet = Packet { source: ip(source), destination: to.ip(), payload, interface };
-    ends(mode, table, &packet).unwrap().0.into_keys().collect()
+fn send(mode: &mut Mode, table: &ForwardingTable, source: &str, to: &str) -> Vec<End> {
+    ends(mode, table, &packet(source, to, Some("eth0"))).unwrap().0.into_keys().collect()
 }
 
 #[test]
@@ -143,11 +132,8 @@ fn a_change_writes_as_little_in_a_large_cluster_as_in_a_small_one() {
         let synced = changed(&mut mode, &all("10.244.0.1 10.244.0.9"), &[id("a0", Protocol::Tcp)]);
         let after = (mode.doors().servers.messages(), mode.doors().sets.messages());
         written.push((synced.operations, after.0 - before.0, after.1 - before.1));
-        assert_eq!(
-            mode.programs().map(|program| program.restored.len()).sum::<usize>(),
-            restored,
-            "no rule changes"
-        );
+        let now: usize = mode.programs().map(|program| program.restored.len()).sum();
+        assert_eq!(now, restored, "no rule changes");
     }
     assert_eq!(written[0], written[1]);
     assert!(written[0].0 <= 4, "{written:?}");
@@ -163,14 +149,9 @@ fn health_checks_and_answers_pass_where_nothing_is_let_in_by_default() {
     everything(&mut mode, &table);
     let program = mode.programs().next().unwrap();
     program.restore("*filter\n-P INPUT DROP\n-P FORWARD DROP\nCOMMIT\n").unwrap();
-    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:32000", Some("eth0")), [End::Untouched]);
-    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:32001", Some("eth0")), [End::Dropped]);
-    let answer = Packet {
-        source: ip("10.244.0.1"),
-        destination: ip("203.0.113.9"),
-        payload: Payload::Transport { protocol: Protocol::Tcp, port: 50_000 },
-        interface: Some("veth1".into()),
-    };
+    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:32000"), [End::Untouched]);
+    assert_eq!(send(&mut mode, &table, "203.0.113.9", "192.168.0.1:32001"), [End::Dropped]);
+    let answer = packet("10.244.0.1", "203.0.113.9:50000", Some("veth1"));
     let sent = dataplane::sim::sim_packet(&answer, table.node());
     let states = BTreeSet::from([kernel::xtables::State::Established]);
     let program = mode.programs().next().unwrap();

@@ -11,8 +11,8 @@ use super::*;
 fn web_and(others: &[(&str, &str)]) -> Small {
     let mut small = web();
     for (name, ip) in others {
-        small.service(name, ip, "ClientIP");
-        small.endpoints(name, &["10.244.1.3", "10.244.1.4", "10.244.1.5"]);
+        let endpoints = "10.244.1.3@a 10.244.1.4@a 10.244.1.5@a";
+        small.say(&format!("svc {name} {ip} 80 affinity=ClientIP\nep {name} 8080 {endpoints}"));
     }
     small
 }

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use kernel::nft::{Protocol, Value};
-use kernel_sim::nft::{Fate, Path, SimPacket};
+use dataplane::sim::cluster::tcp;
+use dataplane::sim::sim_packet;
+use kernel::nft::Value;
+use kernel_sim::nft::Fate;
 
 use super::*;
 
@@ -16,23 +18,14 @@ fn three(affinity: &str) -> Small {
 
 /// Of three endpoints all but the first are gone from this map while the Service's class says three.
 fn lands_at_the_first(affinity: &str, map: &str) {
-    let mut kernel = written(&mut three(affinity)).kernel().clone();
+    let mut small = three(affinity);
+    let mut kernel = written(&mut small).kernel().clone();
     let slots = elements(&mut kernel, map);
     assert_eq!(slots.len(), 3, "{slots:?}");
     let is_first = |element: &Element| element.key.values().any(|value| value == Value::Slot(0));
     let others = slots.into_iter().filter(|element| !is_first(element)).collect();
     write(&mut kernel, Family::V4, TABLE, [Operation::DeleteElements(map.into(), others)]);
-    let packet = SimPacket {
-        family: Family::V4,
-        path: Path::Arrives("veth0".into()),
-        source: [10, 244, 1, 9].into(),
-        destination: [10, 96, 0, 10].into(),
-        protocol: Protocol::TCP,
-        port: Some(80),
-        mark: 0,
-        priority: 0,
-        local: BTreeSet::new(),
-    };
+    let packet = sim_packet(&tcp("10.244.1.9", "10.96.0.10:80", Some("veth0")), small.table.node());
     for drawn in 0..3 {
         let outcome = kernel.send(&packet, Duration::from_secs(1), &mut |modulus| drawn % modulus);
         assert_eq!(outcome.fate, Fate::Dnat([10, 244, 1, 1].into(), Some(8080)), "drawn {drawn}");

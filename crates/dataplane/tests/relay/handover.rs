@@ -17,31 +17,22 @@ use crate::support::{
 use crate::udp::{ask, client, named, receive};
 
 /// Connects again and again; each connection has to work.
-struct Load<'a> {
-    at: SocketAddr,
-    is_over: &'a AtomicBool,
-    served: &'a AtomicUsize,
-}
-
-impl Load<'_> {
-    fn run(&self) {
-        while !self.is_over.load(Relaxed) {
-            let mut client = TcpStream::connect(self.at).expect("a connection is accepted");
-            client.set_read_timeout(Some(PATIENCE)).unwrap();
-            client.write_all(b"ping").expect("it takes what is said");
-            client.read_exact(&mut [0; 4]).expect("it is answered");
-            self.served.fetch_add(1, Relaxed);
-        }
+fn load(at: SocketAddr, is_over: &AtomicBool, served: &AtomicUsize) {
+    while !is_over.load(Relaxed) {
+        let mut client = TcpStream::connect(at).expect("a connection is accepted");
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"ping").expect("it takes what is said");
+        client.read_exact(&mut [0; 4]).expect("it is answered");
+        served.fetch_add(1, Relaxed);
     }
 }
 
 /// Runs `change` under load: some connections before it, some after.
 fn under_load(at: SocketAddr, change: impl FnOnce()) -> usize {
     let (is_over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let load = Load { at, is_over: &is_over, served: &served };
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| load.run());
+            scope.spawn(|| load(at, &is_over, &served));
         }
         eventually("connections are served before", || served.load(Relaxed) > 1000);
         change();

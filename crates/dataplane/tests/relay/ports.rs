@@ -155,8 +155,6 @@ fn the_twin_answers_as_the_relay_does() {
     let seen = steps(&mut real, &ports);
     drop(real);
     assert_eq!(steps(&mut Simulated::with_range(range), &ports), seen);
-    assert!(
-        seen.iter().any(|line| line.contains("RangeExhausted"))
-            && seen.iter().any(|line| line.contains("InUse"))
-    );
+    let has = |what: &str| seen.iter().any(|line| line.contains(what));
+    assert!(has("RangeExhausted") && has("InUse"));
 }

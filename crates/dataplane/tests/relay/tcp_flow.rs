@@ -89,10 +89,8 @@ fn random_sizes_and_pauses_lose_and_reorder_nothing_in_either_direction() {
     });
     eventually("all are closed", || relay.relay.active() == 0);
     let counts = relay.counters().all;
-    assert_eq!(
-        (counts.connections, counts.bytes_in, counts.bytes_out),
-        (CONNECTIONS, all + 16 * CONNECTIONS, all)
-    );
+    let carried = (counts.connections, counts.bytes_in, counts.bytes_out);
+    assert_eq!(carried, (CONNECTIONS, all + 16 * CONNECTIONS, all));
     eprintln!("counted: {all} bytes each way over {CONNECTIONS} connections");
 }
 
@@ -123,9 +121,7 @@ fn a_client_that_does_not_read_stops_the_endpoint_and_costs_little() {
     assert!(last < TOTAL / 4, "{last} bytes were taken for a client that reads nothing");
     let grown = resident().saturating_sub(before);
     assert!(grown < 16 << 20, "grew by {grown} bytes");
-    eprintln!(
-        "counted: {last} bytes in the kernel's buffers for a client that does not read, {grown} in ours"
-    );
+    eprintln!("counted: {last} bytes in the kernel's buffers for such a client, {grown} in ours");
 
     let mut buffer = vec![0; 1 << 20];
     let mut heard = 0;

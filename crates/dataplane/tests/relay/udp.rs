@@ -9,17 +9,13 @@ use model::net::Protocol;
 
 use crate::support::{PATIENCE, Random, Single, any, eventually, options, pool};
 
-/// Repeats what it hears, from this socket.
-pub(crate) fn repeater(socket: UdpSocket) -> SocketAddr {
-    prefixing(socket, b"")
-}
-
 /// Repeats what it hears, after its own name.
 pub(crate) fn named(name: &'static [u8]) -> SocketAddr {
     prefixing(UdpSocket::bind("127.0.0.1:0").unwrap(), name)
 }
 
-fn prefixing(socket: UdpSocket, name: &'static [u8]) -> SocketAddr {
+/// Repeats what it hears from this socket, after a name.
+pub(crate) fn prefixing(socket: UdpSocket, name: &'static [u8]) -> SocketAddr {
     let at = socket.local_addr().unwrap();
     thread::spawn(move || {
         let mut buffer = vec![0; 65_536];

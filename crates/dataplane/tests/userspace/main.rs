@@ -41,6 +41,15 @@ fn changed(mode: &mut Mode, table: &ForwardingTable, ids: &[ServicePortId]) -> S
     mode.sync(table, Scope::Changed(&ids.iter().cloned().collect())).unwrap()
 }
 
+fn everything(mode: &mut Mode, table: &ForwardingTable) -> Synced {
+    mode.sync(table, Scope::Everything).unwrap()
+}
+
+/// A Service of TCP with these endpoints.
+fn a(endpoints: &[&str]) -> ForwardingTable {
+    of(&[web("a", "10.96.0.1", "TCP", endpoints)])
+}
+
 /// The port of ours at which the Service `a` is relayed, and to how many endpoints.
 fn port_of_a(mode: &mut Mode, protocol: Protocol) -> (u16, usize) {
     let (port, family, purpose) = (id("a", protocol), model::Family::V4, Purpose::Cluster);
@@ -60,11 +69,10 @@ fn saved(mode: &mut Mode) -> String {
 #[test]
 fn a_change_of_endpoints_alone_changes_the_relay_and_writes_no_rule() {
     let mut mode = fresh();
-    let (one, two) = (["10.244.0.1"], ["10.244.0.1", "10.244.0.2"]);
-    mode.sync(&of(&[web("a", "10.96.0.1", "TCP", &one)]), Scope::Everything).unwrap();
+    everything(&mut mode, &a(&["10.244.0.1"]));
     let restores: Vec<usize> = mode.doors().map(|door| door.restored.len()).collect();
     let (port, _) = port_of_a(&mut mode, Protocol::Tcp);
-    let synced = changed(&mut mode, &of(&[web("a", "10.96.0.1", "TCP", &two)]), &[id("a", Protocol::Tcp)]);
+    let synced = changed(&mut mode, &a(&["10.244.0.1", "10.244.0.2"]), &[id("a", Protocol::Tcp)]);
     assert_eq!(synced.operations, 0);
     assert_eq!(mode.doors().map(|door| door.restored.len()).collect::<Vec<_>>(), restores);
     assert_eq!(port_of_a(&mut mode, Protocol::Tcp), (port, 2));
@@ -80,12 +88,12 @@ fn after_a_crash_the_same_ports_are_bound_and_no_rule_changes() {
     let mut first = fresh();
     // Ports that a counter would not give again in this order.
     for count in [1, 3, 2, 3] {
-        first.sync(&of(&local[..count]), Scope::Everything).unwrap();
+        everything(&mut first, &of(&local[..count]));
     }
     let ports = first.ports().clone();
     assert_eq!(ports.iter().count(), 5, "{ports:?}");
     let mut second = killed(&mut first);
-    let synced = second.sync(&of(&local), Scope::Everything).unwrap();
+    let synced = everything(&mut second, &of(&local));
     assert_eq!((synced.operations, second.ports()), (0, &ports));
     assert_eq!(synced.stale, Some(BTreeSet::new()), "flows lead where they led");
 }
@@ -101,7 +109,7 @@ fn the_ports_of_the_old_proxy_of_upstream_are_taken_over_from_its_rules() {
                     the last rule in the chain\" -j KUBE-NODEPORT-HOST";
         doors[0].restore(&format!("*nat\n{chains}{}\n{jump}\nCOMMIT\n", lines.join("\n"))).unwrap();
         let mut mode = mode(doors, relay::Simulated::default());
-        mode.sync(&guide.table, Scope::Everything).unwrap();
+        everything(&mut mode, &guide.table);
         assert_eq!(mode.ports(), &guide.ports, "{}", guide.name);
         let text = saved(&mut mode);
         assert!(lines.iter().all(|line| text.contains(line)), "{text}");
@@ -113,11 +121,11 @@ fn the_ports_of_the_old_proxy_of_upstream_are_taken_over_from_its_rules() {
 fn a_port_that_another_program_took_meanwhile_is_replaced_and_its_flows_are_stale() {
     let table = of(&[web("a", "10.96.0.1", "UDP", &["10.244.0.1"])]);
     let mut first = fresh();
-    first.sync(&table, Scope::Everything).unwrap();
+    everything(&mut first, &table);
     let (lost, _) = port_of_a(&mut first, Protocol::Udp);
     let mut second = killed(&mut first);
     second.relays().take(Protocol::Udp, lost);
-    let synced = second.sync(&table, Scope::Everything).unwrap();
+    let synced = everything(&mut second, &table);
     let (now, _) = port_of_a(&mut second, Protocol::Udp);
     assert_ne!(now, lost);
     assert!(synced.operations > 0 && !saved(&mut second).contains(&lost.to_string()));
@@ -161,7 +169,7 @@ fn a_listener_that_cannot_be_opened_is_told_by_name_and_holds_back_no_other() {
         [web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), web("b", "10.96.0.2", "TCP", &["10.244.0.2"])];
     let doors = Family::ALL.map(|family| Simulated::new(Variant::Legacy, family));
     let mut mode = mode(doors, relay::Simulated::with_range(40_000..=40_000));
-    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    let synced = everything(&mut mode, &of(&services));
     let reason = &synced.refused[&id("b", Protocol::Tcp)];
     assert!(synced.refused.len() == 1 && reason.contains("--proxy-port-range"), "{synced:?}");
     let text = saved(&mut mode);
@@ -169,7 +177,7 @@ fn a_listener_that_cannot_be_opened_is_told_by_name_and_holds_back_no_other() {
     // It gets the port when the other one goes, though that is closed only after the rules were written.
     let ids = [id("a", Protocol::Tcp), id("b", Protocol::Tcp)];
     changed(&mut mode, &of(&services[1..]), &ids);
-    let synced = mode.sync(&of(&services[1..]), Scope::Everything).unwrap();
+    let synced = everything(&mut mode, &of(&services[1..]));
     assert!(synced.refused.is_empty() && saved(&mut mode).contains("10.96.0.2/32"));
 }
 
@@ -178,7 +186,7 @@ fn node_ports_are_held_and_one_that_another_program_has_is_told_by_name() {
     let services = a_and_b();
     let mut mode = fresh();
     mode.relays().take(Protocol::Udp, 30_098);
-    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    let synced = everything(&mut mode, &of(&services));
     let at = |text: &str| text.parse::<SocketAddr>().unwrap();
     let held: Vec<_> = mode.relays().held().iter().copied().collect();
     assert_eq!(held, [(at("192.168.0.1:30097"), Protocol::Tcp)]);
@@ -186,7 +194,7 @@ fn node_ports_are_held_and_one_that_another_program_has_is_told_by_name() {
     assert!(saved(&mut mode).contains("--dport 30098"), "the rule is there");
     // The other program ends, and the next comparison holds it.
     mode.relays().give_back(Protocol::Udp, 30_098);
-    let synced = mode.sync(&of(&services), Scope::Everything).unwrap();
+    let synced = everything(&mut mode, &of(&services));
     assert!(synced.warned.is_empty() && mode.relays().held().len() == 2);
     changed(&mut mode, &of(&services[..1]), &[id("b", Protocol::Udp)]);
     assert_eq!(mode.relays().held().len(), 1);
@@ -200,7 +208,7 @@ fn what_nobody_asks_for_stays_until_all_is_known_and_leads_to_nobody_else() {
         (web("a", "10.96.0.1", "TCP", &["10.244.0.1"]), web("b", "10.96.0.2", "TCP", &["10.244.0.2"]));
     let c = web("c", "10.96.0.3", "TCP", &["10.244.0.3"]);
     let mut first = fresh();
-    first.sync(&of(&[a, b.clone()]), Scope::Everything).unwrap();
+    everything(&mut first, &of(&[a, b.clone()]));
     let mut second = killed(&mut first);
     second.sync(&of(std::slice::from_ref(&b)), Scope::AllThatIsKnown).unwrap();
     assert!(saved(&mut second).contains("10.96.0.1/32"), "it may be asked for later");
@@ -209,7 +217,7 @@ fn what_nobody_asks_for_stays_until_all_is_known_and_leads_to_nobody_else() {
     changed(&mut second, &of(&[b.clone(), c.clone()]), &[id("c", Protocol::Tcp)]);
     assert!(second.ports().iter().all(|(_, port)| port != lost), "{:?}", second.ports());
     assert!(saved(&mut second).contains("10.96.0.1/32"));
-    second.sync(&of(&[b, c]), Scope::Everything).unwrap();
+    everything(&mut second, &of(&[b, c]));
     assert!(!saved(&mut second).contains("10.96.0.1/32"));
     let node_ports = second.relays().held().iter().filter(|(at, _)| !at.ip().is_unspecified()).count();
     assert_eq!((second.relays().held().len(), node_ports), (2, 2), "only node ports are held now");
@@ -222,7 +230,7 @@ fn a_flush_of_the_kernels_own_chains_is_seen_at_a_glance() {
     let ours = ours.map(|name| (format!("KUBE-{name}"), false)).into_iter();
     for (chain, is_seen) in ours.chain(["PREROUTING", "OUTPUT"].map(|name| (name.to_owned(), true))) {
         let mut mode = fresh();
-        mode.sync(&table, Scope::Everything).unwrap();
+        everything(&mut mode, &table);
         assert!(!mode.is_flushed().unwrap());
         mode.doors().next().unwrap().restore(&format!("*nat\n-F {chain}\nCOMMIT\n")).unwrap();
         assert_eq!(mode.is_flushed().unwrap(), is_seen, "{chain}");
@@ -235,18 +243,14 @@ fn sctp_is_refused_by_name_and_nothing_leads_anywhere() {
     for seed in 1..40 {
         let world = world::World::new(seed);
         let mut mode = fresh();
-        let synced = mode.sync(&world.table, Scope::Everything).unwrap();
+        let synced = everything(&mut mode, &world.table);
         let is_sctp = |port: &&std::sync::Arc<model::ServicePort>| port.id().protocol == Protocol::Sctp;
         let served = world.table.ports().filter(is_sctp).filter(|port| !port.routes.is_empty());
         let named: BTreeSet<_> = served.map(|port| port.id()).collect();
         assert_eq!(synced.refused.keys().collect::<BTreeSet<_>>(), named);
         assert!(synced.refused.values().all(|reason| reason.contains("cannot carry SCTP")), "{synced:?}");
-        for door in mode.doors() {
-            for table in [Table::Filter, Table::Nat] {
-                let text = door.save(table).unwrap().unwrap();
-                assert!(!text.contains("sctp"), "{text}");
-            }
-        }
+        let save = |door: &mut Simulated| [Table::Filter, Table::Nat].map(|table| door.save(table).unwrap());
+        assert!(mode.doors().flat_map(save).flatten().all(|text| !text.contains("sctp")), "seed {seed}");
         seen += named.len();
     }
     assert!(seen > 10, "{seen}");

@@ -9,7 +9,6 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::facts::Fact;
 use model::fate::Payload;
 use model::net::{IpNet, parse_cidr, parse_ip};
 use model::{
@@ -155,16 +154,12 @@ fn any<'a>(r: &mut Random, words: &'a str) -> &'a str {
     r.pick::<&str>(&words)
 }
 
-fn ip(text: &str) -> IpAddr {
-    parse_ip(text).expect("it is written so")
-}
-
 fn any_ip(r: &mut Random, from: &str) -> IpAddr {
-    ip(any(r, from))
+    parse_ip(any(r, from)).expect("it is written so")
 }
 
 fn addresses(r: &mut Random) -> BTreeSet<IpAddr> {
-    OWN.split(' ').chain(OWN_6.split(' ')).filter(|_| r.one_in(2)).map(ip).collect()
+    OWN.split(' ').chain(OWN_6.split(' ')).filter(|_| r.one_in(2)).filter_map(parse_ip).collect()
 }
 
 fn service(r: &mut Random, object: &mut Value) {
@@ -310,11 +305,7 @@ pub(crate) fn table_of<'a>(config: &Config, facts: impl Iterator<Item = &'a Even
     ForwardingTable::of(&cluster)
 }
 
-/// In few words, where there are few.
+/// One below the other.
 pub(crate) fn show(facts: &BTreeMap<String, Event>) -> String {
-    let show = |event: &Event| match event {
-        Event::Apply(Fact::Service(service)) => format!("{service:?}"),
-        other => format!("{other:?}"),
-    };
-    facts.values().map(show).collect::<Vec<_>>().join("\n")
+    facts.values().map(|event| format!("{event:?}")).collect::<Vec<_>>().join("\n")
 }
