@@ -6,6 +6,7 @@
 //!
 //! Absent on purpose: any particular mode. Each implements [`SimulatedMode`] in its own folder.
 
+pub mod cluster;
 mod pairs;
 mod relayed;
 
@@ -59,6 +60,22 @@ pub trait SimulatedMode {
     /// Removes everything that the mode has ever written. `known` are the chains of all modes.
     fn clean_up(&mut self, known: &KnownChains) -> Result<(), String>;
 
+    /// The mode with the same program on the kernel of this thread's network namespace, as the so-manyth process there. The error says
+    /// why that cannot be.
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
+        Err("it has no kernel".to_owned())
+    }
+
+    /// What [`RealMode::listing`] lists, of this node.
+    fn listing_as_real(&mut self) -> Result<Listing, String> {
+        self.listing()
+    }
+
+    /// Copies of this node in which another program has changed what is ours, each in another way.
+    fn damaged(&mut self) -> Result<Named<'_>, String> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
     /// Everywhere that a packet may end. `tables` are those between which the node may be; all have the same node. Nothing is
     /// remembered of the packet.
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String>;
@@ -104,7 +121,7 @@ pub trait SimulatedMode {
 
     /// A copy of this node for each point at which `work` can fail there, and each way in which it can, that will fail so; with words
     /// for it.
-    fn failing<'a>(&'a self, _work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+    fn failing<'a>(&'a self, _work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
         Box::new(std::iter::empty())
     }
 
@@ -145,8 +162,17 @@ pub trait SimulatedMode {
     }
 }
 
-/// Nodes that will fail, each with words for how.
-pub type Failing<'a> = Box<dyn Iterator<Item = (String, Box<dyn SimulatedMode>)> + 'a>;
+/// A mode on the kernel of this thread's network namespace.
+pub trait RealMode {
+    fn dataplane(&mut self) -> &mut dyn Dataplane;
+
+    fn listing(&mut self) -> Result<Listing, String>;
+
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String>;
+}
+
+/// Nodes, each with words for what becomes or became of it.
+pub type Named<'a> = Box<dyn Iterator<Item = (String, Box<dyn SimulatedMode>)> + 'a>;
 
 /// What became of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::xtables::{Table, Variant, Xtables};
+use kernel::xtables::{Programs, Table, Variant, Xtables};
 use kernel_sim::sysctl;
 use kernel_sim::xtables::Simulated;
 use model::{Fate, ForwardingTable, Packet, Promises};
 
 use super::mode::{has_localnet, options};
 use super::{Options, SHARED};
-use crate::sim::{End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, sim_packet};
+use crate::sim::{End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, Struck, sim_packet};
 use crate::upstream::KnownChains;
 use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
@@ -27,7 +27,7 @@ impl<X: Xtables> Iptables<X> {
     }
 }
 
-/// What no first packet through an otherwise open host misses. `iptables_later.rs` proves those that have a purpose of their own.
+/// What no first packet through an otherwise open host misses. `tests/iptables/later.rs` proves those that have a purpose of their own.
 const UNMISSED: [Unmissed; 9] = [
     (
         "filter FORWARD [] \"kubernetes forwarding rules\" -> KUBE-FORWARD",
@@ -68,11 +68,7 @@ struct Node {
 
 impl Node {
     fn new(programs: Vec<Program>, settings: &ModeSettings, is_in_pieces: bool) -> Self {
-        let mut options: Options = options(settings);
-        if is_in_pieces {
-            options.lines_at_once = 1;
-        }
-        let dataplane = Iptables::new(programs, options);
+        let dataplane = Iptables::new(programs, options_of(settings, is_in_pieces));
         Self { dataplane, settings: settings.clone(), is_in_pieces, now: Duration::ZERO }
     }
 
@@ -87,6 +83,29 @@ impl Node {
 
     fn variant(&self) -> Variant {
         self.clone().dataplane.doors().next().map_or(Variant::Nft, |program| program.variant())
+    }
+}
+
+fn options_of(settings: &ModeSettings, is_in_pieces: bool) -> Options {
+    let options: Options = options(settings);
+    if is_in_pieces { Options { lines_at_once: 1, ..options } } else { options }
+}
+
+impl RealMode for Iptables<Programs> {
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        self
+    }
+
+    fn listing(&mut self) -> Result<Listing, String> {
+        let mut all = Listing::new();
+        for program in self.doors() {
+            all.append(&mut sim::listing(program, &SHARED)?);
+        }
+        Ok(all)
+    }
+
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        sim::clean_up(self.doors(), known)
     }
 }
 
@@ -128,6 +147,15 @@ impl SimulatedMode for Node {
 
     fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
         sim::clean_up(self.dataplane.doors(), known)
+    }
+
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
+        let programs = sim::real_programs(self.variant())?;
+        Ok(Box::new(Iptables::new(programs, options_of(&self.settings, self.is_in_pieces))))
+    }
+
+    fn damaged(&mut self) -> Result<Named<'_>, String> {
+        sim::damaged(self, |node| node.dataplane.doors().collect())
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -176,7 +204,7 @@ impl SimulatedMode for Node {
         fate
     }
 
-    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
         let which = if self.is_in_pieces { Faults::Stops } else { Faults::All };
         sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), which, work)
     }

@@ -46,7 +46,7 @@ mod render;
 mod scheduler;
 mod settings;
 #[cfg(feature = "sim")]
-mod sim;
+pub mod sim;
 mod status;
 mod steps;
 mod sync;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use kernel::xtables::{Variant, Xtables as _};
+use kernel::xtables::{Programs, Variant, Xtables};
 use kernel_sim::nft::{Fate as Seen, Path, SimPacket};
 use model::fate::{OneOf, Payload};
 use model::table::How;
@@ -17,7 +17,8 @@ use super::mode::options;
 use super::{SHARED, Userspace};
 use crate::relay::{self, ListenerId};
 use crate::sim::{
-    Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, relayed, sim_packet,
+    Clients, End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, Struck, frontends, relayed,
+    sim_packet,
 };
 use crate::upstream::KnownChains;
 use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
@@ -96,6 +97,53 @@ impl Node {
     }
 }
 
+/// With names in the place of ports: another process may get others.
+fn listing<X: Xtables>(
+    mode: &mut Userspace<X, relay::Simulated>,
+    tables: impl Fn(&mut X) -> &mut dyn Xtables,
+) -> Result<Listing, String> {
+    let name = |(id, port): (ListenerId, u16)| {
+        let protocol = format!("-p {}", id.port.protocol.to_string().to_lowercase());
+        (id.family.to_string(), protocol, port, id.to_string())
+    };
+    let ports: Vec<(String, String, u16, String)> = mode.ports().iter().map(name).collect();
+    let named = |chain: &str, rule: String| {
+        let of_rule = ports
+            .iter()
+            .filter(|(family, protocol, ..)| chain.starts_with(family) && rule.contains(protocol.as_str()));
+        of_rule.fold(rule.clone(), |rule, (.., port, name)| {
+            let rule = rule.replace(&format!(":{port}"), &format!(":{name}"));
+            rule.replace(&format!(" {port} "), &format!(" {name} ")).replace(&format!("ports {port}"), name)
+        })
+    };
+    let mut all = Listing::new();
+    for program in mode.doors() {
+        for (chain, rules) in sim::listing(tables(program), &SHARED)? {
+            let is_shared = SHARED.iter().any(|shared| chain.ends_with(&format!(" {}", shared.name)));
+            let mut rules: Vec<String> = rules.into_iter().map(|rule| named(&chain, rule)).collect();
+            if is_shared {
+                rules.sort();
+            }
+            all.insert(chain, rules);
+        }
+    }
+    Ok(all)
+}
+
+impl RealMode for Userspace<Programs, relay::Simulated> {
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        self
+    }
+
+    fn listing(&mut self) -> Result<Listing, String> {
+        listing(self, |program| program)
+    }
+
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        sim::clean_up(self.doors(), known)
+    }
+}
+
 impl SimulatedMode for Node {
     fn name(&self) -> String {
         format!("{}-by-{}", self.settings.mode, self.variant())
@@ -127,39 +175,24 @@ impl SimulatedMode for Node {
         Box::new(Self::new(sim::programs(self.variant()), relays, &self.settings))
     }
 
-    /// With names in the place of ports: another process may get others.
     fn listing(&mut self) -> Result<Listing, String> {
-        let name = |(id, port): (ListenerId, u16)| {
-            let protocol = format!("-p {}", id.port.protocol.to_string().to_lowercase());
-            (id.family.to_string(), protocol, port, id.to_string())
-        };
-        let ports: Vec<(String, String, u16, String)> = self.dataplane.ports().iter().map(name).collect();
-        let named = |chain: &str, rule: String| {
-            let of_rule = ports.iter().filter(|(family, protocol, ..)| {
-                chain.starts_with(family) && rule.contains(protocol.as_str())
-            });
-            of_rule.fold(rule.clone(), |rule, (.., port, name)| {
-                let rule = rule.replace(&format!(":{port}"), &format!(":{name}"));
-                rule.replace(&format!(" {port} "), &format!(" {name} "))
-                    .replace(&format!("ports {port}"), name)
-            })
-        };
-        let mut all = Listing::new();
-        for program in self.dataplane.doors() {
-            for (chain, rules) in sim::listing(program.tables(), &SHARED)? {
-                let is_shared = SHARED.iter().any(|shared| chain.ends_with(&format!(" {}", shared.name)));
-                let mut rules: Vec<String> = rules.into_iter().map(|rule| named(&chain, rule)).collect();
-                if is_shared {
-                    rules.sort();
-                }
-                all.insert(chain, rules);
-            }
-        }
-        Ok(all)
+        listing(&mut self.dataplane, |program| program.tables())
     }
 
     fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
         sim::clean_up(self.dataplane.doors(), known)
+    }
+
+    /// Nothing listens there, either. Somebody else has the first ports by the time of another process.
+    fn real(&self, process: usize) -> Result<Box<dyn RealMode>, String> {
+        let programs = sim::real_programs(self.variant())?;
+        let range = if process == 0 { 32_768..=60_999 } else { 50_000..=60_999 };
+        let relays = relay::Simulated::with_range(range);
+        Ok(Box::new(Userspace::new(programs, relays, options(&self.settings))))
+    }
+
+    fn damaged(&mut self) -> Result<Named<'_>, String> {
+        sim::damaged(self, |node| node.dataplane.doors().collect())
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -206,7 +239,7 @@ impl SimulatedMode for Node {
     }
 
     /// A process that cannot look after a restart does not know which ports rules lead to: what listened there is dead.
-    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
         sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), Faults::Restores, work)
     }
 

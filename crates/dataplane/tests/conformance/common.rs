@@ -11,8 +11,8 @@ use model::{Fate, ForwardingTable, Packet, Protocol, ServicePortId};
 #[derive(Clone)]
 pub(crate) struct Simulation {
     pub(crate) name: String,
-    mode: Mode,
-    place: usize,
+    pub(crate) mode: Mode,
+    pub(crate) place: usize,
     /// The mode has no other simulation.
     pub(crate) is_alone: bool,
 }
@@ -36,6 +36,11 @@ impl Simulation {
         let localhost_node_ports =
             if seed.is_multiple_of(2) { LocalhostNodePorts::ByRules } else { LocalhostNodePorts::Listening };
         ModeSettings { localhost_node_ports, ..ModeSettings::of(self.mode) }
+    }
+
+    /// The modules of the kernel without which there is no such mode.
+    pub(crate) fn modules(&self) -> &'static [&'static str] {
+        self.mode.behaviour().kernel_modules
     }
 
     /// A node to which nothing was written.

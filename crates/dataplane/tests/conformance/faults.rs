@@ -48,10 +48,10 @@ pub(crate) fn wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_s
             return eprintln!("skipped: nothing of {} can fail", simulation.name);
         }
         assert!(points > 40, "{name}: {points}");
+        let mode = &simulation.name;
+        eprintln!("counted: {checked} packets after each of {points} faults of {name} of {mode}");
         eprintln!(
-            "counted: {checked} packets after each of {points} faults of {name} of {}; of these, {early} met what neither table says \
-             and the mode allows",
-            simulation.name
+            "counted: of these, {early} of {name} of {mode} met what neither table says and the mode allows"
         );
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dataplane::Scope;
 use dataplane::sim::{Clients, End, Ends, SimulatedMode, remembered_for};
-use model::{Event, Fate, Packet};
+use model::{Event, Fate, ForwardingTable, Packet};
 
 use crate::common::{Simulation, expected, fate, number, settle, sync};
 use crate::world::{self, World};
@@ -30,26 +30,31 @@ pub(crate) fn random_packets_end_where_the_model_says(simulation: &Simulation) {
         Cluster::new(simulation, seed).live(&mut seen);
     }
     let name = &simulation.name;
-    eprintln!("counted: {} random packets on {name} over {clusters} clusters, seed {first}", seen.packets);
+    eprintln!("counted: {} random packets on {name} over {clusters} clusters, seed {first}", seen["packets"]);
     eprintln!("counted: of these on {name} {seen:?}");
-    let Seen { packets: sent, landed, stuck, masqueraded, rejected, dropped, beyond, .. } = seen;
+    let [sent, landed, stuck, masqueraded, rejected, dropped, beyond] =
+        ["packets", "landed", "stuck", "masqueraded", "rejected", "dropped", "beyond"].map(|what| seen[what]);
     let is_varied = landed > sent / 10 && rejected + dropped > sent / 100 && masqueraded > 0;
     let is_varied = is_varied && (stuck > 0 || !simulation.node(1).remembers_one_endpoint());
     assert!(packets < enough || is_varied && beyond <= sent / 10, "{seen:?}");
 }
 
 /// What became of the packets, so that a test that asks nothing is seen.
-#[derive(Debug, Default)]
-struct Seen {
-    packets: u64,
-    landed: u64,
-    stuck: u64,
-    masqueraded: u64,
-    rejected: u64,
-    dropped: u64,
-    untouched: u64,
-    /// Drawn, but beyond the limits of the mode.
-    beyond: u64,
+type Seen = BTreeMap<&'static str, u64>;
+
+fn note(seen: &mut Seen, what: &'static str, is_so: bool) {
+    *seen.entry(what).or_default() += u64::from(is_so);
+}
+
+fn count(seen: &mut Seen, expected: &Ends) {
+    let first = expected.0.keys().next();
+    note(seen, "packets", true);
+    note(seen, "untouched", first == Some(&End::Untouched));
+    note(seen, "rejected", first == Some(&End::Rejected));
+    note(seen, "dropped", first == Some(&End::Dropped));
+    note(seen, "landed", first.is_some_and(|end| end.endpoint().is_some()));
+    let is_masqueraded = |end: &End| matches!(end, End::At { masqueraded: true, .. });
+    note(seen, "masqueraded", expected.0.keys().any(is_masqueraded));
 }
 
 /// A cluster, the clients in it, and what is remembered of them.
@@ -90,7 +95,7 @@ impl<'a> Cluster<'a> {
     fn packet(&mut self, seen: &mut Seen) {
         let mut packet = self.world.packet();
         while self.node.is_beyond(&packet, &self.world.table) {
-            seen.beyond += 1;
+            note(seen, "beyond", true);
             packet = self.world.packet();
         }
         let table = &self.world.table;
@@ -110,10 +115,12 @@ impl<'a> Cluster<'a> {
         if got.as_ref() != Ok(&expected) {
             self.fail(&packet, &expected, &got);
         }
-        seen.count(&expected);
+        note(seen, "beyond", false);
+        count(seen, &expected);
+        note(seen, "stuck", false);
         if let Some(one_of) = sticky {
             let ends: Vec<End> = expected.0.keys().copied().collect();
-            seen.stuck += u64::from(ends.len() == 1 && one_of.landings.len() > 1);
+            note(seen, "stuck", ends.len() == 1 && one_of.landings.len() > 1);
             let end = *self.world.random.pick(&ends);
             self.node.send(&packet, &self.world.table, end).unwrap();
             self.clients.remember(packet.source, &one_of, end);
@@ -122,7 +129,7 @@ impl<'a> Cluster<'a> {
 
     fn fail(&mut self, packet: &Packet, expected: &Ends, got: &Result<Ends, String>) {
         let config = self.world.cluster.config().clone();
-        let fails = |facts: &BTreeMap<String, Event>| {
+        let fails = |facts: &Facts| {
             let table = world::table_of(&config, facts.values());
             fails_at_once(self.simulation, self.seed, &table, packet)
         };
@@ -140,28 +147,8 @@ impl<'a> Cluster<'a> {
     }
 }
 
-impl Seen {
-    fn count(&mut self, expected: &Ends) {
-        self.packets += 1;
-        match expected.0.keys().next() {
-            Some(End::Untouched) => self.untouched += 1,
-            Some(End::Rejected) => self.rejected += 1,
-            Some(End::Dropped) => self.dropped += 1,
-            Some(End::At { .. }) => self.landed += 1,
-            None => {}
-        }
-        let is_masqueraded = |end: &End| matches!(end, End::At { masqueraded: true, .. });
-        self.masqueraded += u64::from(expected.0.keys().any(is_masqueraded));
-    }
-}
-
 /// Does the packet end elsewhere on a node that was never anything else?
-fn fails_at_once(
-    simulation: &Simulation,
-    seed: u64,
-    table: &model::ForwardingTable,
-    packet: &Packet,
-) -> bool {
+fn fails_at_once(simulation: &Simulation, seed: u64, table: &ForwardingTable, packet: &Packet) -> bool {
     let mut node = simulation.node(seed);
     if node.dataplane().sync(table, Scope::Everything).is_err() {
         return true;
@@ -170,11 +157,10 @@ fn fails_at_once(
     !node.is_beyond(packet, table) && node.ends(packet, &[table]) != Ok(expected)
 }
 
+type Facts = BTreeMap<String, Event>;
+
 /// As few facts as still fail.
-fn shrink(
-    mut facts: BTreeMap<String, Event>,
-    fails: impl Fn(&BTreeMap<String, Event>) -> bool,
-) -> BTreeMap<String, Event> {
+fn shrink(mut facts: Facts, fails: impl Fn(&Facts) -> bool) -> Facts {
     for key in facts.keys().cloned().collect::<Vec<_>>() {
         let mut fewer = facts.clone();
         fewer.remove(&key);

@@ -31,9 +31,8 @@ pub(crate) fn changed_leaves_what_everything_leaves(simulation: &Simulation) {
             assert_writes_nothing(&mut *settled, &world.table, &when);
         }
     }
-    let steps = u64::try_from(STEPS).unwrap() * CLUSTERS;
+    let (name, steps) = (&simulation.name, u64::try_from(STEPS).unwrap() * CLUSTERS);
     eprintln!(
-        "counted: {steps} random steps of {}, Changed as Everything, {unsettled} with deletions that waited",
-        simulation.name
+        "counted: {steps} random steps of {name}, Changed as Everything, {unsettled} with deletions that waited"
     );
 }

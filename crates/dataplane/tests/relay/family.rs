@@ -22,13 +22,10 @@ fn ipv6_connections_reach_ipv6_endpoints_and_ipv4_is_not_heard() {
 
 #[test]
 fn ipv6_datagrams_are_answered() {
-    let endpoint = crate::udp::repeater(UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap());
+    let endpoint = crate::udp::prefixing(UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap(), b"");
     let relay = Single::start(options(), &at_v6(any(Protocol::Udp, pool(&[endpoint]))));
     let client = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.connect((Ipv6Addr::LOCALHOST, relay.at.port())).unwrap();
-    client.send(b"ping").unwrap();
-    let mut heard = [0; 16];
-    let count = client.recv(&mut heard).unwrap();
-    assert_eq!(&heard[..count], b"ping");
+    assert_eq!(crate::udp::ask(&client, b"ping"), b"ping");
 }

@@ -11,37 +11,28 @@ use dataplane::relay::{self, At, Listener, Relay, Relays as _};
 use model::net::Protocol;
 
 use crate::support::{
-    Again, PATIENCE, Single, any, connect, eventually, hear, id, is_alive, line_to_parent, options, pool,
-    repeat, server, tell,
+    Again, PATIENCE, Single, any, connect, eventually, hear, id, is_alive, line_to_parent, local, options,
+    pool, repeat, server, tell,
 };
-use crate::udp::{ask, client, named};
+use crate::udp::{ask, client, named, receive};
 
 /// Connects again and again; each connection has to work.
-struct Load<'a> {
-    at: SocketAddr,
-    is_over: &'a AtomicBool,
-    served: &'a AtomicUsize,
-}
-
-impl Load<'_> {
-    fn run(&self) {
-        while !self.is_over.load(Relaxed) {
-            let mut client = TcpStream::connect(self.at).expect("a connection is accepted");
-            client.set_read_timeout(Some(PATIENCE)).unwrap();
-            client.write_all(b"ping").expect("it takes what is said");
-            client.read_exact(&mut [0; 4]).expect("it is answered");
-            self.served.fetch_add(1, Relaxed);
-        }
+fn load(at: SocketAddr, is_over: &AtomicBool, served: &AtomicUsize) {
+    while !is_over.load(Relaxed) {
+        let mut client = TcpStream::connect(at).expect("a connection is accepted");
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"ping").expect("it takes what is said");
+        client.read_exact(&mut [0; 4]).expect("it is answered");
+        served.fetch_add(1, Relaxed);
     }
 }
 
 /// Runs `change` under load: some connections before it, some after.
 fn under_load(at: SocketAddr, change: impl FnOnce()) -> usize {
     let (is_over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let load = Load { at, is_over: &is_over, served: &served };
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| load.run());
+            scope.spawn(|| load(at, &is_over, &served));
         }
         eventually("connections are served before", || served.load(Relaxed) > 1000);
         change();
@@ -78,8 +69,7 @@ fn a_successor_goes_on_and_no_connection_fails() {
 fn a_successor_in_another_process_goes_on_and_no_connection_fails() {
     let web = id("web", Protocol::Tcp);
     if let Some(line) = line_to_parent() {
-        let wanted =
-            any(Protocol::Tcp, pool(&[([127, 0, 0, 1], u16::try_from(hear(&line)).unwrap()).into()]));
+        let wanted = any(Protocol::Tcp, pool(&[local(hear(&line))]));
         let mut new = Relay::start(options()).unwrap();
         new.adopt(relay::receive(&line).unwrap());
         tell(&line, new.open(&web, &wanted).unwrap().into());
@@ -107,8 +97,7 @@ fn a_successor_in_another_process_goes_on_and_no_connection_fails() {
 fn after_a_kill_the_same_port_is_bound_again_at_once() {
     let web = id("web", Protocol::Tcp);
     if let Some(line) = line_to_parent() {
-        let wanted =
-            any(Protocol::Tcp, pool(&[([127, 0, 0, 1], u16::try_from(hear(&line)).unwrap()).into()]));
+        let wanted = any(Protocol::Tcp, pool(&[local(hear(&line))]));
         let mut relay = Relay::start(options()).unwrap();
         tell(&line, relay.open(&web, &wanted).unwrap().into());
         hear(&line);
@@ -117,17 +106,17 @@ fn after_a_kill_the_same_port_is_bound_again_at_once() {
     let endpoint = server(repeat);
     let mut again = Again::start("handover::after_a_kill_the_same_port_is_bound_again_at_once");
     tell(&again.line, endpoint.port().into());
-    let port = u16::try_from(hear(&again.line)).unwrap();
-    let mut clients: Vec<TcpStream> = (0..50).map(|_| connect(([127, 0, 0, 1], port).into())).collect();
+    let at = local(hear(&again.line));
+    let mut clients: Vec<TcpStream> = (0..50).map(|_| connect(at)).collect();
     assert!(clients.iter_mut().all(is_alive));
     let killed = Instant::now();
     again.child.kill().unwrap();
     again.child.wait().unwrap();
     let mut relay = Relay::start(options()).unwrap();
-    let at = At::Any { address: [0, 0, 0, 0].into(), wish: Some(port) };
-    let wanted = Listener { at, ..any(Protocol::Tcp, pool(&[endpoint])) };
-    assert_eq!(relay.open(&web, &wanted).unwrap(), port);
-    assert!(is_alive(&mut connect(([127, 0, 0, 1], port).into())));
+    let wish = At::Any { address: [0, 0, 0, 0].into(), wish: Some(at.port()) };
+    let wanted = Listener { at: wish, ..any(Protocol::Tcp, pool(&[endpoint])) };
+    assert_eq!(relay.open(&web, &wanted).unwrap(), at.port());
+    assert!(is_alive(&mut connect(at)));
     eprintln!("counted: {} µs from the kill to the next connection served", killed.elapsed().as_micros());
 }
 
@@ -146,9 +135,7 @@ fn answers_to_datagrams_that_were_passed_on_before_still_arrive() {
     new.open(&old.id, &wanted).unwrap();
     old.relay.retire();
     endpoint.send_to(b"late answer", from).unwrap();
-    let mut heard = [0; 16];
-    let count = asker.recv(&mut heard).unwrap();
-    assert_eq!(&heard[..count], b"late answer");
+    assert_eq!(receive(&asker), b"late answer");
     assert_eq!(ask(&asker, b"question"), b"new question");
 }
 
@@ -185,6 +172,6 @@ fn a_relay_that_was_retired_can_listen_again_if_its_successor_is_gone() {
     let mut relay = Single::start(options(), &wanted);
     relay.relay.retire();
     let at = At::Exactly(([0, 0, 0, 0], relay.at.port()).into());
-    relay.relay.open(&relay.id, &Listener { at, ..wanted }).unwrap();
+    relay.bring_to(&Listener { at, ..wanted });
     assert!(is_alive(&mut connect(relay.at)));
 }

@@ -12,17 +12,13 @@ use kernel::socket::reset_on_close;
 use model::net::Protocol;
 
 use crate::support::{
-    Again, Random, Single, any, connect, eventually, hear, is_alive, line_to_parent, open_files, options,
-    pool, repeat, server, tell,
+    Again, Random, Single, any, ask_for, connect, eventually, hear, is_alive, line_to_parent, local,
+    open_files, options, pool, repeat, resident, server, tell,
 };
 
 /// How many connections the test of idle ones makes, unless told otherwise.
 const IDLE: usize = 9_800;
 const IDLE_VARIABLE: &str = "PORTWAY_IDLE_CONNECTIONS";
-
-fn local(port: u64) -> SocketAddr {
-    ([127, 0, 0, 1], u16::try_from(port).unwrap()).into()
-}
 
 #[test]
 fn at_the_limit_of_files_connections_wait_and_are_served_when_others_end() {
@@ -48,10 +44,7 @@ fn at_the_limit_of_files_connections_wait_and_are_served_when_others_end() {
     let again = Again::start("limits::at_the_limit_of_files_connections_wait_and_are_served_when_others_end");
     tell(&again.line, server(repeat).port().into());
     let at = local(hear(&again.line));
-    let status = || {
-        tell(&again.line, 1);
-        [hear(&again.line), hear(&again.line), hear(&again.line)]
-    };
+    let status = || ask_for::<3>(&again.line);
     let mut clients: Vec<TcpStream> = (0..100).map(|_| connect(at)).collect();
     let mut most = 0;
     eventually("as many are served as there is room for", || {
@@ -88,7 +81,7 @@ fn very_many_idle_connections_cost_little_memory_each() {
         tell(&line, relay.at.port().into());
         while hear(&line) > 0 {
             tell(&line, relay.counters().all.active);
-            tell(&line, resident_bytes());
+            tell(&line, resident());
         }
         return;
     }
@@ -100,19 +93,16 @@ fn very_many_idle_connections_cost_little_memory_each() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     tell(&again.line, listener.local_addr().unwrap().port().into());
     let at = local(hear(&again.line));
-    let status = || {
-        tell(&again.line, 1);
-        (hear(&again.line), hear(&again.line))
-    };
-    let (_, before) = status();
+    let status = || ask_for::<2>(&again.line);
+    let [_, before] = status();
     let mut held = Vec::new();
     for _ in 0..count {
         let client = connect(at);
         let (endpoint, _) = listener.accept().unwrap();
         held.push((client, endpoint));
     }
-    eventually("all are carried", || status().0 == count as u64);
-    let (_, after) = status();
+    eventually("all are carried", || status()[0] == count as u64);
+    let [_, after] = status();
     let each = (after - before) / count as u64;
     eprintln!("counted: {each} bytes of memory for each of {count} idle connections");
     assert!(each <= 12 << 10, "{each} bytes for each");
@@ -121,11 +111,6 @@ fn very_many_idle_connections_cost_little_memory_each() {
     let mut heard = [0; 11];
     std::io::Read::read_exact(endpoint, &mut heard).unwrap();
     assert_eq!(&heard, b"still there");
-}
-
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 #[test]

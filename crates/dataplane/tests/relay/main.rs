@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-mod contract;
 mod family;
 mod handover;
 mod limits;

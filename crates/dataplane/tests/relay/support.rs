@@ -50,6 +50,17 @@ pub(crate) fn any(protocol: Protocol, pool: Pool) -> Listener {
     Listener { protocol, at: At::Any { address, wish: None }, pool, affinity: None }
 }
 
+/// A port of this host.
+pub(crate) fn local(port: impl TryInto<u16, Error: std::fmt::Debug>) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port.try_into().unwrap()).into()
+}
+
+/// Bytes of memory that this process has.
+pub(crate) fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
 /// A relay with one listener.
 pub(crate) struct Single {
     pub(crate) relay: Relay,
@@ -62,7 +73,7 @@ impl Single {
         let mut relay = Relay::start(options).unwrap();
         let id = id("web", wanted.protocol);
         let port = relay.open(&id, wanted).unwrap();
-        Self { relay, id, at: (Ipv4Addr::LOCALHOST, port).into() }
+        Self { relay, id, at: local(port) }
     }
 
     pub(crate) fn tcp(endpoints: &[SocketAddr]) -> Self {
@@ -73,8 +84,8 @@ impl Single {
         Self::start(options(), &any(Protocol::Udp, pool(endpoints)))
     }
 
-    pub(crate) fn bring_to(&mut self, wanted: &Listener) {
-        self.relay.open(&self.id, wanted).unwrap();
+    pub(crate) fn bring_to(&mut self, wanted: &Listener) -> u16 {
+        self.relay.open(&self.id, wanted).unwrap()
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -208,6 +219,12 @@ impl Drop for Again {
 /// Sends a number along a line.
 pub(crate) fn tell(mut line: &UnixStream, number: u64) {
     line.write_all(&number.to_be_bytes()).unwrap();
+}
+
+/// Asks along a line for so many numbers.
+pub(crate) fn ask_for<const COUNT: usize>(line: &UnixStream) -> [u64; COUNT] {
+    tell(line, 1);
+    [(); COUNT].map(|()| hear(line))
 }
 
 /// Hears a number.

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dataplane::relay::{Options, Relays as _};
+use dataplane::relay::{At, Listener, Options, Relays as _};
 use kernel::socket::reset_on_close;
 use model::net::Protocol;
 
@@ -134,10 +134,7 @@ fn a_port_can_be_opened_again_as_soon_as_it_was_closed() {
         let mut client = relay.connect();
         assert!(is_alive(&mut client), "round {round}");
         relay.relay.close(&relay.id);
-        let wanted = dataplane::relay::Listener {
-            at: dataplane::relay::At::Exactly(([0, 0, 0, 0], relay.at.port()).into()),
-            ..wanted.clone()
-        };
-        assert_eq!(relay.relay.open(&relay.id, &wanted).unwrap(), relay.at.port());
+        let at = At::Exactly(([0, 0, 0, 0], relay.at.port()).into());
+        assert_eq!(relay.bring_to(&Listener { at, ..wanted.clone() }), relay.at.port());
     }
 }

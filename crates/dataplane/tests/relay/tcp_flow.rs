@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Random, Single, eventually, server};
+use crate::support::{Random, Single, eventually, resident, server};
 
 /// The byte at a place of a stream: all streams differ, and a shift or a gap shows.
 fn byte(stream: u64, place: usize) -> u8 {
@@ -89,10 +89,8 @@ fn random_sizes_and_pauses_lose_and_reorder_nothing_in_either_direction() {
     });
     eventually("all are closed", || relay.relay.active() == 0);
     let counts = relay.counters().all;
-    assert_eq!(
-        (counts.connections, counts.bytes_in, counts.bytes_out),
-        (CONNECTIONS, all + 16 * CONNECTIONS, all)
-    );
+    let carried = (counts.connections, counts.bytes_in, counts.bytes_out);
+    assert_eq!(carried, (CONNECTIONS, all + 16 * CONNECTIONS, all));
     eprintln!("counted: {all} bytes each way over {CONNECTIONS} connections");
 }
 
@@ -123,9 +121,7 @@ fn a_client_that_does_not_read_stops_the_endpoint_and_costs_little() {
     assert!(last < TOTAL / 4, "{last} bytes were taken for a client that reads nothing");
     let grown = resident().saturating_sub(before);
     assert!(grown < 16 << 20, "grew by {grown} bytes");
-    eprintln!(
-        "counted: {last} bytes in the kernel's buffers for a client that does not read, {grown} in ours"
-    );
+    eprintln!("counted: {last} bytes in the kernel's buffers for such a client, {grown} in ours");
 
     let mut buffer = vec![0; 1 << 20];
     let mut heard = 0;
@@ -140,10 +136,4 @@ fn a_client_that_does_not_read_stops_the_endpoint_and_costs_little() {
         heard += count;
     }
     assert_eq!(heard, TOTAL);
-}
-
-/// Bytes of memory that this process has.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

@@ -19,24 +19,14 @@ fn count(relay: &Single, times: usize) -> BTreeMap<u8, usize> {
     counts
 }
 
-/// An endpoint that never answers: its queue is full, so the kernel drops what comes.
-struct BlackHole {
-    _listener: TcpListener,
-    _queued: Vec<TcpStream>,
-    at: SocketAddr,
-}
-
-impl BlackHole {
-    fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        let mut queued = Vec::new();
-        // std asks for a queue of some hundred or thousand.
-        while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(200)) {
-            queued.push(stream);
-        }
-        Self { _listener: listener, _queued: queued, at }
-    }
+/// An endpoint that never answers, as long as this is held: its queue is full, so the kernel drops what comes.
+fn black_hole() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    // std asks for a queue of some hundred or thousand.
+    let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&at, Duration::from_millis(200)).ok());
+    let queued = queued.collect();
+    (at, listener, queued)
 }
 
 #[test]
@@ -75,8 +65,8 @@ fn a_dead_endpoint_costs_the_client_nothing() {
 
 #[test]
 fn a_silent_endpoint_costs_the_client_a_moment_and_soon_nothing() {
-    let hole = BlackHole::open();
-    let relay = Single::tcp(&[hole.at, named(b'a')]);
+    let (hole, _listener, _queued) = black_hole();
+    let relay = Single::tcp(&[hole, named(b'a')]);
     let started = Instant::now();
     assert_eq!(count(&relay, 2), BTreeMap::from([(b'a', 2)]));
     let first = started.elapsed();
@@ -97,10 +87,10 @@ fn when_all_endpoints_are_dead_the_client_is_reset() {
 
 #[test]
 fn when_the_only_endpoint_is_silent_it_is_dialled_four_times_and_then_the_client_is_reset() {
-    let hole = BlackHole::open();
+    let (hole, _listener, _queued) = black_hole();
     let fast = [10, 20, 40, 80].map(Duration::from_millis).to_vec();
     let options = dataplane::relay::Options { dial_timeouts: fast, ..options() };
-    let relay = Single::start(options, &any(Protocol::Tcp, pool(&[hole.at])));
+    let relay = Single::start(options, &any(Protocol::Tcp, pool(&[hole])));
     let started = Instant::now();
     let mut client = relay.connect();
     assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);

@@ -9,17 +9,13 @@ use model::net::Protocol;
 
 use crate::support::{PATIENCE, Random, Single, any, eventually, options, pool};
 
-/// Repeats what it hears, from this socket.
-pub(crate) fn repeater(socket: UdpSocket) -> SocketAddr {
-    prefixing(socket, b"")
-}
-
 /// Repeats what it hears, after its own name.
 pub(crate) fn named(name: &'static [u8]) -> SocketAddr {
     prefixing(UdpSocket::bind("127.0.0.1:0").unwrap(), name)
 }
 
-fn prefixing(socket: UdpSocket, name: &'static [u8]) -> SocketAddr {
+/// Repeats what it hears from this socket, after a name.
+pub(crate) fn prefixing(socket: UdpSocket, name: &'static [u8]) -> SocketAddr {
     let at = socket.local_addr().unwrap();
     thread::spawn(move || {
         let mut buffer = vec![0; 65_536];
@@ -39,6 +35,10 @@ pub(crate) fn client(at: SocketAddr) -> UdpSocket {
 
 pub(crate) fn ask(client: &UdpSocket, question: &[u8]) -> Vec<u8> {
     client.send(question).unwrap();
+    receive(client)
+}
+
+pub(crate) fn receive(client: &UdpSocket) -> Vec<u8> {
     let mut heard = vec![0; 65_536];
     let count = client.recv(&mut heard).unwrap();
     heard.truncate(count);
@@ -81,9 +81,8 @@ fn bursts_of_all_sizes_arrive_whole_and_in_order() {
             client.send(datagram).unwrap();
         }
         for datagram in &burst {
-            let mut heard = vec![0; 65_536];
-            let count = client.recv(&mut heard).unwrap();
-            assert!(heard[..count] == **datagram, "{} bytes of {}", count, datagram.len());
+            let heard = receive(&client);
+            assert!(heard == *datagram, "{} bytes of {}", heard.len(), datagram.len());
         }
         all += burst.len();
     }

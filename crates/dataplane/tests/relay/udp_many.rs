@@ -1,11 +1,11 @@
 //! Many clients at once, and one that does not read.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use model::net::Protocol;
 
-use crate::support::{Again, PATIENCE, Single, any, hear, line_to_parent, options, pool, tell};
+use crate::support::{Again, PATIENCE, Single, any, hear, line_to_parent, local, options, pool, tell};
 use crate::udp::{ask, client, named};
 
 #[test]
@@ -13,10 +13,9 @@ fn ten_thousand_clients_have_a_session_each() {
     const CLIENTS: u32 = 10_000;
     if let Some(line) = line_to_parent() {
         // Sessions and clients together would be more files than one process may have.
-        let endpoint = SocketAddr::from(([127, 0, 0, 1], u16::try_from(hear(&line)).unwrap()));
         let options =
             dataplane::relay::Options { udp_idle_answered: PATIENCE, udp_idle: PATIENCE, ..options() };
-        let relay = Single::start(options, &any(Protocol::Udp, pool(&[endpoint])));
+        let relay = Single::start(options, &any(Protocol::Udp, pool(&[local(hear(&line))])));
         tell(&line, relay.at.port().into());
         while hear(&line) > 0 {
             let counters = relay.counters();
@@ -28,7 +27,7 @@ fn ten_thousand_clients_have_a_session_each() {
     kernel::limit::raise_files().unwrap();
     let again = Again::start("udp_many::ten_thousand_clients_have_a_session_each");
     tell(&again.line, named(b"").port().into());
-    let at = SocketAddr::from(([127, 0, 0, 1], u16::try_from(hear(&again.line)).unwrap()));
+    let at = local(hear(&again.line));
     let clients: Vec<UdpSocket> = (0..CLIENTS).map(|_| client(at)).collect();
     for round in 0..2u32 {
         for (number, client) in (0..CLIENTS).zip(&clients) {

@@ -9,9 +9,8 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::facts::Fact;
 use model::fate::Payload;
-use model::net::{parse_cidr, parse_ip};
+use model::net::{IpNet, parse_cidr, parse_ip};
 use model::{
     Cluster, Config, Delta, DetectLocal, Event, ForwardingTable, Frontend, NodePortAddress, Packet, Protocol,
     ServicePortId,
@@ -105,7 +104,7 @@ impl World {
     pub(crate) fn packet(&mut self) -> Packet {
         let (destination, payload) = self.destination();
         let r = &mut self.random;
-        let sources = if destination.is_ipv4() { &SOURCES[..] } else { &SOURCES_6[..] };
+        let sources = if destination.is_ipv4() { SOURCES } else { SOURCES_6 };
         let source = any_ip(r, sources);
         let interface = r.pick(&[None, Some("veth1"), Some("eth0"), Some("br0")]).map(str::to_owned);
         let interface = interface.filter(|_| !self.table.node().is_own(source));
@@ -121,63 +120,46 @@ impl World {
         let r = &mut self.random;
         let protocol = *r.pick(&Protocol::ALL);
         if r.one_in(25) {
-            return (any_ip(r, &DESTINATIONS), Payload::Ping);
+            return (any_ip(r, DESTINATIONS), Payload::Ping);
         }
         if frontends.is_empty() || r.one_in(8) {
             let port = *r.pick(&[80, 53, 81, 30_000, 30_001, 30_002]);
-            return (any_ip(r, &DESTINATIONS), Payload::Transport { protocol, port });
+            return (any_ip(r, DESTINATIONS), Payload::Transport { protocol, port });
         }
         match *r.pick(&frontends) {
             Frontend::Address { ip, protocol, port } => (ip, Payload::Transport { protocol, port }),
             Frontend::NodePort { family, protocol, port } => {
-                let own: &[&str] = if family == model::Family::V4 { &OWN } else { &OWN_6 };
+                let own = if family == model::Family::V4 { OWN } else { OWN_6 };
                 (any_ip(r, own), Payload::Transport { protocol, port })
             }
         }
     }
 }
 
-const OWN: [&str; 5] = ["192.168.0.1", "192.168.0.2", "10.0.0.1", "127.0.0.1", "10.96.0.1"];
-const OWN_6: [&str; 3] = ["fd00:1::1", "fd00:1::2", "::1"];
-const SOURCES: [&str; 10] = [
-    "10.244.0.1",
-    "10.244.0.2",
-    "10.244.0.3",
-    "10.244.1.1",
-    "192.168.0.1",
-    "10.0.0.1",
-    "203.0.113.77",
-    "192.168.5.5",
-    "198.51.100.1",
-    "127.0.0.1",
-];
-const SOURCES_6: [&str; 6] =
-    ["fd00:244::1", "fd00:244::2", "fd00:1::1", "2001:db8::77", "2001:db9::1", "2001:db8::1"];
-const DESTINATIONS: [&str; 12] = [
-    "10.96.0.1",
-    "10.96.0.2",
-    "10.96.0.4",
-    "10.96.0.200",
-    "10.97.0.9",
-    "198.51.100.1",
-    "192.168.0.1",
-    "10.244.0.3",
-    "8.8.8.8",
-    "fd00:96::1",
-    "fd00:96::99",
-    "fd00:1::1",
-];
+const OWN: &str = "192.168.0.1 192.168.0.2 10.0.0.1 127.0.0.1 10.96.0.1";
+const OWN_6: &str = "fd00:1::1 fd00:1::2 ::1";
+const SOURCES: &str = "10.244.0.1 10.244.0.2 10.244.0.3 10.244.1.1 192.168.0.1 10.0.0.1 203.0.113.77 192.168.5.5 198.51.100.1 127.0.0.1";
+const SOURCES_6: &str = "fd00:244::1 fd00:244::2 fd00:1::1 2001:db8::77 2001:db9::1 2001:db8::1";
+const DESTINATIONS: &str = "10.96.0.1 10.96.0.2 10.96.0.4 10.96.0.200 10.97.0.9 198.51.100.1 192.168.0.1 10.244.0.3 8.8.8.8 \
+                            fd00:96::1 fd00:96::99 fd00:1::1";
+const MORE: &str = "10.244.0.4 10.244.0.5 10.244.2.1 10.244.2.2";
+const MORE_6: &str = "fd00:244::5 fd00:244::6 fd00:244::7 fd00:244::8";
+/// Ranges that hold, touch and repeat each other.
+const RANGES: &str = "192.168.0.0/16 192.168.0.0/17 192.168.128.0/17 192.168.5.0/24 203.0.113.0/24 203.0.113.77/32 10.244.0.0/16 \
+                      198.51.100.1/32 2001:db8::/32 2001:db8::/33 2001:db8:0:1::/64 fd00:1::/64 0.0.0.0/0";
 
-fn ip(text: &str) -> IpAddr {
-    parse_ip(text).expect("it is written so")
+/// One of these words.
+fn any<'a>(r: &mut Random, words: &'a str) -> &'a str {
+    let words: Vec<&str> = words.split(' ').collect();
+    r.pick::<&str>(&words)
 }
 
-fn any_ip(r: &mut Random, from: &[&str]) -> IpAddr {
-    ip(r.pick::<&str>(from))
+fn any_ip(r: &mut Random, from: &str) -> IpAddr {
+    parse_ip(any(r, from)).expect("it is written so")
 }
 
 fn addresses(r: &mut Random) -> BTreeSet<IpAddr> {
-    OWN.iter().chain(&OWN_6).filter(|_| r.one_in(2)).map(|text| ip(text)).collect()
+    OWN.split(' ').chain(OWN_6.split(' ')).filter(|_| r.one_in(2)).filter_map(parse_ip).collect()
 }
 
 fn service(r: &mut Random, object: &mut Value) {
@@ -221,24 +203,8 @@ fn meet(r: &mut Random, object: &mut Value) {
     }
 }
 
-/// Ranges that hold, touch and repeat each other.
 fn ranges(r: &mut Random) -> Value {
-    let all = [
-        "192.168.0.0/16",
-        "192.168.0.0/17",
-        "192.168.128.0/17",
-        "192.168.5.0/24",
-        "203.0.113.0/24",
-        "203.0.113.77/32",
-        "10.244.0.0/16",
-        "198.51.100.1/32",
-        "2001:db8::/32",
-        "2001:db8::/33",
-        "2001:db8:0:1::/64",
-        "fd00:1::/64",
-        "0.0.0.0/0",
-    ];
-    (0..=r.below(3)).map(|_| json!(r.pick(&all))).collect()
+    (0..=r.below(3)).map(|_| json!(any(r, RANGES))).collect()
 }
 
 /// An address is one pod's, which is on one node: the hairpin is known by the address.
@@ -254,8 +220,7 @@ fn slice(r: &mut Random, object: &mut Value) {
         endpoints.push(json!({"addresses": [host]}));
     }
     for _ in 0..=r.below(4) {
-        let more = if is_v4 { &["10.244.0.4", "10.244.0.5", "10.244.2.1", "10.244.2.2"] } else { &MORE_6 };
-        endpoints.push(json!({"addresses": [r.pick(more)]}));
+        endpoints.push(json!({"addresses": [any(r, if is_v4 { MORE } else { MORE_6 })]}));
     }
     for endpoint in endpoints {
         let node = match endpoint["addresses"][0].as_str() {
@@ -267,8 +232,6 @@ fn slice(r: &mut Random, object: &mut Value) {
         endpoint["nodeName"] = node;
     }
 }
-
-const MORE_6: [&str; 4] = ["fd00:244::5", "fd00:244::6", "fd00:244::7", "fd00:244::8"];
 
 fn every_port(r: &mut Random) -> Value {
     let number = 8080 + r.below(2);
@@ -297,17 +260,17 @@ fn service_cidr(r: &mut Random, object: &mut Value) {
     }
 }
 
+fn networks(all: &[&str]) -> impl Iterator<Item = IpNet> {
+    all.iter().filter_map(|network| parse_cidr(network))
+}
+
 fn config(r: &mut Random) -> Config {
     let node_port_addresses = match r.below(7) {
         0 => vec![NodePortAddress::All],
         1 => vec![NodePortAddress::Localhost],
         2 => vec![NodePortAddress::Primary, NodePortAddress::Localhost],
-        3 => parse_cidr("192.168.0.0/16").map(NodePortAddress::Within).into_iter().collect(),
-        4 => ["10.0.0.0/8", "fd00::/8"]
-            .iter()
-            .filter_map(|n| parse_cidr(n))
-            .map(NodePortAddress::Within)
-            .collect(),
+        3 => networks(&["192.168.0.0/16"]).map(NodePortAddress::Within).collect(),
+        4 => networks(&["10.0.0.0/8", "fd00::/8"]).map(NodePortAddress::Within).collect(),
         _ => Vec::new(),
     };
     let mut config = Config { node_port_addresses, ..support::config(r) };
@@ -316,7 +279,7 @@ fn config(r: &mut Random) -> Config {
     }
     if r.one_in(6) {
         let nets = ["10.244.0.0/17", "10.244.0.0/24", "10.244.1.0/24", "fd00:244::/64"];
-        config.detect_local = DetectLocal::ClusterCidr(nets.iter().filter_map(|n| parse_cidr(n)).collect());
+        config.detect_local = DetectLocal::ClusterCidr(networks(&nets).collect());
     }
     if r.one_in(8) {
         config.allowed_external_ips = parse_cidr("198.51.100.0/24").into_iter().collect();
@@ -325,6 +288,12 @@ fn config(r: &mut Random) -> Config {
         config.service_proxy_name = Some("other".into());
     }
     config
+}
+
+/// Whose frontend the packet is sent to.
+pub(crate) fn owner(table: &ForwardingTable, packet: &Packet) -> Option<ServicePortId> {
+    let frontends = dataplane::sim::frontends(packet);
+    frontends.iter().find_map(|frontend| table.route(frontend)).map(|(port, _)| port.id().clone())
 }
 
 /// A fresh table of some facts.
@@ -336,11 +305,7 @@ pub(crate) fn table_of<'a>(config: &Config, facts: impl Iterator<Item = &'a Even
     ForwardingTable::of(&cluster)
 }
 
-/// In few words, where there are few.
+/// One below the other.
 pub(crate) fn show(facts: &BTreeMap<String, Event>) -> String {
-    let show = |event: &Event| match event {
-        Event::Apply(Fact::Service(service)) => format!("{service:?}"),
-        other => format!("{other:?}"),
-    };
-    facts.values().map(show).collect::<Vec<_>>().join("\n")
+    facts.values().map(|event| format!("{event:?}")).collect::<Vec<_>>().join("\n")
 }

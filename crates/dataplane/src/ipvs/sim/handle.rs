@@ -1,4 +1,4 @@
-//! Handles of a simulated kernel that let so many single writes through and then fail, that leave out everything of one kind (all entries
+//! Handles of a simulated kernel that let so many single writes through and then fail, that refuse what is added for one address, that leave out everything of one kind (all entries
 //! of a set, all virtual servers by mark, all addresses), and take note of the kinds.
 
 use std::collections::BTreeSet;
@@ -18,16 +18,27 @@ use crate::xtables::sim::{Gate, Mutation};
 pub(super) struct Control {
     pub(super) gate: Gate,
     mutation: Arc<Mutex<Option<Mutation>>>,
+    refused: Arc<Mutex<Option<IpAddr>>>,
 }
 
 impl Control {
     /// For the handles of another kernel.
     pub(super) fn copy(&self) -> Self {
-        Self { gate: Gate::default(), mutation: Arc::new(Mutex::new(self.mutation().clone())) }
+        let mutation = Arc::new(Mutex::new(self.mutation().clone()));
+        Self { gate: Gate::default(), mutation, refused: Arc::new(Mutex::new(self.refused())) }
     }
 
     pub(super) fn mutate(&self, mutation: Mutation) {
         *self.mutation() = Some(mutation);
+    }
+
+    /// Whatever is added for this address is refused from now on.
+    pub(super) fn refuse(&self, address: Option<IpAddr>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = address;
+    }
+
+    fn refused(&self) -> Option<IpAddr> {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn kinds(&self) -> BTreeSet<String> {
@@ -79,6 +90,11 @@ impl<T: Ipvs> Ipvs for Handle<T> {
                 continue;
             }
             self.pass(ipvs::Error::Netlink(LOST))?;
+            if added_for(request).is_some_and(|ip| self.control.refused() == Some(ip)) {
+                let refusal = netlink::Errno(libc::EINVAL).into();
+                refused.push(ipvs::Refused { at, request: request.clone(), refusal });
+                continue;
+            }
             let found = self.part.run(std::slice::from_ref(request))?;
             refused.extend(found.into_iter().map(|one| ipvs::Refused { at, ..one }));
         }
@@ -94,6 +110,15 @@ impl<T: Ipvs> Ipvs for Handle<T> {
 
     fn messages(&self) -> u64 {
         self.part.messages()
+    }
+}
+
+/// The address for which a server is added.
+fn added_for(request: &Request) -> Option<IpAddr> {
+    match request {
+        Request::Add(ipvs::VirtualServer { what: What::Address(at, _), .. })
+        | Request::AddServer(What::Address(at, _), _) => Some(at.ip()),
+        _ => None,
     }
 }
 
@@ -131,6 +156,12 @@ impl<T: Ipsets> Ipsets for Handle<T> {
                 continue;
             }
             self.pass(ipset::Error::Netlink(LOST))?;
+            if matches!(request, ipset::Request::Add(_, entry) if self.control.refused().is_some_and(|ip| is_of(entry, ip)))
+            {
+                let refusal = netlink::Errno(libc::EINVAL).into();
+                refused.push(ipset::Refused { at, request: request.clone(), refusal });
+                continue;
+            }
             let found = self.part.run(std::slice::from_ref(request))?;
             refused.extend(found.into_iter().map(|one| ipset::Refused { at, ..one }));
         }
@@ -140,6 +171,11 @@ impl<T: Ipsets> Ipsets for Handle<T> {
     fn messages(&self) -> u64 {
         self.part.messages()
     }
+}
+
+fn is_of(entry: &ipset::Entry, address: IpAddr) -> bool {
+    use ipset::Entry;
+    matches!(entry, Entry::Ip(ip) | Entry::IpPort(ip, ..) | Entry::IpPortNet(ip, ..) if *ip == address)
 }
 
 impl<T: Host> Host for Handle<T> {

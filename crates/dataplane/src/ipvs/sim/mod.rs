@@ -5,9 +5,13 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `handle` | handles that let so many writes through, leave out and take note |
+//! | `bare` | the same for tests of this mode alone: with everything within reach |
+//! | `damages` | what other programs may do to what is ours |
+//! | `handle` | handles that let so many writes through, refuse, leave out and take note |
 //! | `meanwhile` | what a packet may meet between two writes |
 
+pub mod bare;
+mod damages;
 mod handle;
 mod meanwhile;
 
@@ -16,9 +20,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use handle::{Control, Handle};
-use kernel::host::Host as _;
 use kernel::ipvs::{Ipvs as _, What};
-use kernel::xtables::{Table, Variant, Xtables as _};
+use kernel::xtables::{Programs, Table, Variant, Xtables};
 use kernel_sim::nft::SimPacket;
 use kernel_sim::xtables::Simulated;
 use kernel_sim::{host, ipset, ipvs, sysctl};
@@ -27,10 +30,10 @@ use model::table::Masquerade;
 use model::{Fate, ForwardingTable, Landing, Packet, Promises, ServicePortId};
 
 use super::own_settings::options;
-use super::{Doors as _, Ipvs, Kernel};
+use super::{Doors, Ipvs, Kernel, handles};
 use crate::sim::{
-    Clients, End, Ends, Failing, Listing, Meanwhile, SimulatedMode, Struck, frontends, remembered_for,
-    sim_packet,
+    Clients, End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, Struck, frontends,
+    remembered_for, sim_packet,
 };
 use crate::upstream::KnownChains;
 use crate::xtables::sim::{self, Program, Unmissed};
@@ -44,7 +47,7 @@ const UNMISSED: [Unmissed; 8] = [
     ("set PORTWAY-HEALTH-CHECK []", "for hosts that let nothing in by default"),
     (
         "--match-set PORTWAY-ADDRESSES src",
-        "no scenario sends from the address that it dials, as this host does; `ipvs_sync` does",
+        "no scenario sends from the address that it dials, as this host does; tests of the mode do",
     ),
     ("set PORTWAY-BOUND []", "a record: no rule asks it"),
     ("set PORTWAY-MARKS []", "a record: no rule asks it"),
@@ -52,8 +55,8 @@ const UNMISSED: [Unmissed; 8] = [
 ];
 
 /// What the mode keeps in step beside iptables.
-type Parts = Kernel<ipvs::Simulated, ipset::Simulated, host::Simulated, sysctl::Simulated>;
-type Handles = Kernel<
+pub type Parts = Kernel<ipvs::Simulated, ipset::Simulated, host::Simulated, sysctl::Simulated>;
+type SimHandles = Kernel<
     Handle<ipvs::Simulated>,
     Handle<ipset::Simulated>,
     Handle<host::Simulated>,
@@ -66,7 +69,7 @@ pub(super) fn simulate(settings: &ModeSettings) -> Vec<Box<dyn SimulatedMode>> {
 }
 
 struct Node {
-    dataplane: Ipvs<Program, Handles>,
+    dataplane: Ipvs<Program, SimHandles>,
     control: Control,
     settings: ModeSettings,
     clients: Clients,
@@ -74,13 +77,7 @@ struct Node {
 
 impl Node {
     fn empty(variant: Variant, settings: &ModeSettings) -> Self {
-        let parts = Kernel {
-            servers: ipvs::Simulated::default(),
-            sets: ipset::Simulated::default(),
-            host: host::Simulated::default(),
-            settings: sysctl::Simulated::default(),
-        };
-        Self::new(sim::programs(variant), parts, settings)
+        Self::new(sim::programs(variant), bare::kernel(), settings)
     }
 
     fn new(mut programs: Vec<Program>, parts: Parts, settings: &ModeSettings) -> Self {
@@ -131,12 +128,8 @@ impl Node {
         self.dataplane.clone().programs().next().map_or(Variant::Nft, |program| program.variant())
     }
 
-    /// The packet as it reaches this host, which has the addresses of its interface too.
     fn sent(&mut self, packet: &Packet, table: &ForwardingTable) -> Result<SimPacket, String> {
-        let mut sent = sim_packet(packet, table.node());
-        let addresses = self.dataplane.doors().host.part.addresses().map_err(|error| error.to_string())?;
-        sent.local.extend(addresses.into_iter().map(|address| address.ip));
-        Ok(sent)
+        packet_of(packet, &mut self.dataplane.doors().host.part, table)
     }
 
     /// Where it ends, whoever has sent it.
@@ -182,6 +175,18 @@ impl Node {
             |what: &What| matches!(what, What::Address(of, found) if *of == at && *found == protocol.into());
         Ok(servers.into_iter().find(|server| is_it(&server.what)).and_then(|server| server.persistence_s))
     }
+}
+
+/// The packet as it reaches this host, which has the addresses of its interface too.
+fn packet_of(
+    packet: &Packet,
+    host: &mut dyn kernel::host::Host,
+    table: &ForwardingTable,
+) -> Result<SimPacket, String> {
+    let mut sent = sim_packet(packet, table.node());
+    let addresses = host.addresses().map_err(|error| error.to_string())?;
+    sent.local.extend(addresses.into_iter().map(|address| address.ip));
+    Ok(sent)
 }
 
 /// Its rules ask these sets and virtual servers.
@@ -234,23 +239,27 @@ impl SimulatedMode for Node {
         Box::new(Self::empty(self.variant(), &self.settings))
     }
 
-    /// Without the numbers of marks: another process may give others.
     fn listing(&mut self) -> Result<Listing, String> {
-        let mut lines = BTreeSet::new();
-        for program in self.dataplane.programs() {
-            for table in [Table::Mangle, Table::Filter, Table::Nat] {
-                let saved = program.save(table).map_err(|error| error.to_string())?.unwrap_or_default();
-                lines.extend(saved.lines().map(|line| format!("{} {table} {line}", program.family())));
-            }
-        }
-        lines.extend(shown(self.dataplane.doors())?);
-        lines.retain(|line| !line.contains("-MARKS "));
-        let lines: BTreeSet<String> = lines.iter().map(|line| without_mark(line)).collect();
-        Ok(Listing::from([("everything".to_owned(), lines.into_iter().collect())]))
+        listing(&mut self.dataplane)
     }
 
     fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
         self.dataplane.cleanup(known).map_err(|error| error.to_string())
+    }
+
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
+        let handles = handles().map_err(|error| error.to_string())?;
+        let programs = sim::real_programs(self.variant())?;
+        Ok(Box::new(Ipvs::new(programs, handles, options(&self.settings), || Duration::ZERO)))
+    }
+
+    /// Rules are compared by the mode itself: programs that are real print more.
+    fn listing_as_real(&mut self) -> Result<Listing, String> {
+        beside_rules(self.dataplane.doors())
+    }
+
+    fn damaged(&mut self) -> Result<Named<'_>, String> {
+        damages::damaged(self)
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -293,7 +302,7 @@ impl SimulatedMode for Node {
     }
 
     /// There is no transaction: after any single write the next one is the first that fails.
-    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
         let mut trial = self.another();
         work(&mut trial.dataplane);
         Box::new((0..trial.control.gate.passed()).map(|writes| {
@@ -313,6 +322,11 @@ impl SimulatedMode for Node {
 
     fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
         found.as_ref().is_ok_and(|found| meanwhile::may_meet(meanwhile, found))
+    }
+
+    fn refuse(&mut self, address: Option<IpAddr>) -> bool {
+        self.control.refuse(address);
+        true
     }
 
     fn add_foreign(&mut self) -> Result<(), String> {
@@ -335,8 +349,45 @@ impl SimulatedMode for Node {
     }
 }
 
+impl RealMode for Ipvs<Programs, super::Handles> {
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        self
+    }
+
+    fn listing(&mut self) -> Result<Listing, String> {
+        beside_rules(self.doors())
+    }
+
+    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
+        self.cleanup(known).map_err(|error| error.to_string())
+    }
+}
+
+/// Without what this host has by itself, and what settings were before.
+fn beside_rules(handles: &mut dyn Doors) -> Result<Listing, String> {
+    let mut lines = shown(handles)?;
+    lines.retain(|line| !line.starts_with("PORTWAY-FORMER") && !line.starts_with("lo "));
+    lines.sort();
+    Ok(Listing::from([("beside rules".to_owned(), lines)]))
+}
+
+/// Without the numbers of marks: another process may give others.
+fn listing<X: Xtables, D: Doors>(mode: &mut Ipvs<X, D>) -> Result<Listing, String> {
+    let mut lines = BTreeSet::new();
+    for program in mode.programs() {
+        for table in [Table::Mangle, Table::Filter, Table::Nat] {
+            let saved = program.save(table).map_err(|error| error.to_string())?.unwrap_or_default();
+            lines.extend(saved.lines().map(|line| format!("{} {table} {line}", program.family())));
+        }
+    }
+    lines.extend(shown(mode.doors())?);
+    lines.retain(|line| !line.contains("-MARKS "));
+    let lines: BTreeSet<String> = lines.iter().map(|line| without_mark(line)).collect();
+    Ok(Listing::from([("everything".to_owned(), lines.into_iter().collect())]))
+}
+
 /// All that the kernel holds beside rules, as words.
-fn shown(handles: &mut Handles) -> Result<Vec<String>, String> {
+pub fn shown(handles: &mut dyn Doors) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     let text = |error: &dyn std::fmt::Display| error.to_string();
     for set in handles.sets().sets().map_err(|error| text(&error))? {
@@ -352,7 +403,7 @@ fn shown(handles: &mut Handles) -> Result<Vec<String>, String> {
             lines.push(format!("real server of {of}: {} {}", real.server.address, real.server.weight));
         }
     }
-    let addresses = handles.host.part.addresses().map_err(|error| text(&error))?;
+    let addresses = handles.host().addresses().map_err(|error| text(&error))?;
     let is_single = |length: u8, ip: IpAddr| length == if ip.is_ipv4() { 32 } else { 128 };
     let single = addresses.iter().filter(|address| is_single(address.prefix_length, address.ip));
     lines.extend(single.map(|address| format!("{} {}", address.link_name, address.ip)));

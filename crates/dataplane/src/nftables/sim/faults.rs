@@ -8,7 +8,7 @@ use kernel_sim::nft::{Answer, Fault};
 
 use super::Node;
 use crate::Dataplane;
-use crate::sim::{Failing, SimulatedMode};
+use crate::sim::{Named, SimulatedMode};
 
 /// What goes wrong.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ enum Point {
     Generation(usize, Error),
 }
 
-pub(super) fn failing<'a>(node: &'a Node, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+pub(super) fn failing<'a>(node: &'a Node, work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
     let mut trial = node.clone();
     let before = calls(&mut trial);
     work(&mut trial.dataplane);

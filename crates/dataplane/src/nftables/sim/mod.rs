@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `mutation` | one kind of rule or set that is left out, and why some are missed by no scenario |
 //! | `ways` | a packet, once for each way in which the drawn numbers may fall |
+//! | `damages` | what other programs may do to the table |
 //! | `faults` | everything that can go wrong with a write, a listing or a question for the generation |
 
+mod damages;
 mod faults;
 mod mutation;
 mod ways;
@@ -23,7 +25,7 @@ pub use ways::{Way, ends, ways};
 
 use super::mode::options;
 use super::{MODE, Options, TABLE};
-use crate::sim::{End, Ends, Failing, Listing, SimulatedMode, Struck, sim_packet};
+use crate::sim::{End, Ends, Listing, Named, RealMode, SimulatedMode, Struck, sim_packet};
 use crate::upstream::KnownChains;
 use crate::{Dataplane, ModeSettings};
 
@@ -77,6 +79,20 @@ impl Node {
     }
 }
 
+impl RealMode for Nftables<nft::Netlink> {
+    fn dataplane(&mut self) -> &mut dyn Dataplane {
+        self
+    }
+
+    fn listing(&mut self) -> Result<Listing, String> {
+        listing(self.kernel())
+    }
+
+    fn clean_up(&mut self, _: &KnownChains) -> Result<(), String> {
+        self.cleanup().map_err(|error| error.to_string())
+    }
+}
+
 impl SimulatedMode for Node {
     fn name(&self) -> String {
         MODE.name().to_owned()
@@ -111,6 +127,15 @@ impl SimulatedMode for Node {
         self.dataplane.cleanup().map_err(|error| error.to_string())
     }
 
+    fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
+        let kernel = nft::Netlink::open().map_err(|error| error.to_string())?;
+        Ok(Box::new(Nftables::new(kernel, options(&self.settings))))
+    }
+
+    fn damaged(&mut self) -> Result<Named<'_>, String> {
+        Ok(damages::damaged(self))
+    }
+
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
         let (now, packet) = (self.now, sim_packet(packet, tables[0].node()));
         let ways = ways(self.kernel(), &packet, now)?;
@@ -136,7 +161,7 @@ impl SimulatedMode for Node {
         self.now += time;
     }
 
-    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Failing<'a> {
+    fn failing<'a>(&'a self, work: &dyn Fn(&mut dyn Dataplane)) -> Named<'a> {
         faults::failing(self, work)
     }
 

@@ -15,19 +15,27 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub(crate) use gate::Gate;
-use kernel::xtables::{Family, FoundRule, FoundTable, Rule, Table, Variant, Xtables};
+use kernel::xtables::{Family, FoundRule, FoundTable, Programs, Rule, Table, Variant, Xtables};
 use kernel_sim::nft::SimPacket;
 use kernel_sim::xtables::Simulated;
+pub use program::errors;
 pub(crate) use program::{Faults, Mutation, Program, failing, struck};
 
 use super::words::Shared;
 use super::{NODE_PORTS, SERVICES};
-use crate::sim::{End, Listing, Share, end_of};
+use crate::sim::{End, Listing, Named, Share, SimulatedMode, end_of};
 use crate::upstream::{self, KnownChains};
 
 /// Programs of both families, whose tables are empty.
 pub(crate) fn programs(variant: Variant) -> Vec<Program> {
     Family::ALL.map(|family| Program::new(Simulated::new(variant, family))).into()
+}
+
+/// The programs of this machine, of both families.
+pub(crate) fn real_programs(variant: Variant) -> Result<Vec<Programs>, String> {
+    let mut found = Programs::find().programs;
+    found.retain(|program| program.variant() == variant);
+    if found.len() == Family::ALL.len() { Ok(found) } else { Err(format!("{variant} is not installed")) }
 }
 
 /// The program for packets to this address.
@@ -99,9 +107,38 @@ pub(crate) fn add_foreign<'a>(programs: impl Iterator<Item = &'a mut Program>) -
     programs.try_for_each(|program| program.restore(&text)).map_err(|error| error.to_string())
 }
 
+/// Copies of a node with a chain flushed, or with a rule more at its beginning: each chain of ours, and those of the kernel that lead there.
+pub(crate) fn damaged<N: SimulatedMode + Clone + 'static>(
+    node: &mut N,
+    programs: fn(&mut N) -> Vec<&mut Program>,
+) -> Result<Named<'_>, String> {
+    let mut damages = Vec::new();
+    for (at, program) in programs(node).into_iter().enumerate() {
+        for table in [Table::Filter, Table::Nat, Table::Mangle] {
+            let Some(text) = program.save(table).map_err(|error| error.to_string())? else { continue };
+            for chain in FoundTable::parse(&text).chains.iter().filter(|chain| !chain.rules.is_empty()) {
+                let lines = [
+                    format!("-F {}", chain.name),
+                    format!("-I {} -p tcp -m tcp --dport 7 -j DROP", chain.name),
+                ];
+                // In the kernel's own chains others may have rules.
+                let ours = if chain.policy.is_some() { 1 } else { 2 };
+                damages.extend(
+                    lines.into_iter().take(ours).map(|line| (at, format!("*{table}\n{line}\nCOMMIT\n"))),
+                );
+            }
+        }
+    }
+    Ok(Box::new(damages.into_iter().map(move |(at, text)| {
+        let mut node = node.clone();
+        let done = programs(&mut node).swap_remove(at).tables().restore(&text);
+        (format!("program {at}: {text} {done:?}"), Box::new(node) as Box<dyn SimulatedMode>)
+    })))
+}
+
 /// Removes all chains that are known.
 pub(crate) fn clean_up<'a>(
-    mut programs: impl Iterator<Item = &'a mut Program>,
+    mut programs: impl Iterator<Item = &'a mut (impl Xtables + 'a)>,
     known: &KnownChains,
 ) -> Result<(), String> {
     programs.try_for_each(|program| upstream::clear_all(known, program)).map_err(|error| error.to_string())

@@ -10,7 +10,7 @@ use kernel_sim::xtables::{Fault, Faulty, Simulated, WHOLE, parts};
 use super::gate::Gate;
 use super::kinds::kind_of;
 use crate::Dataplane;
-use crate::sim::{Failing, SimulatedMode, Struck};
+use crate::sim::{Named, SimulatedMode, Struck};
 
 /// Leaves out, and takes note of what could be left out.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ fn refused(line: Option<String>) -> Error {
 }
 
 /// What can be heard of a restore that failed; `line` is one of its text.
-fn errors(line: Option<&str>) -> Vec<Error> {
+pub fn errors(line: Option<&str>) -> Vec<Error> {
     let (program, stderr) = (PROGRAM.to_owned(), INJECTED.to_owned());
     let limit = Duration::from_secs(1);
     vec![
@@ -174,7 +174,7 @@ pub(crate) fn failing<'a, N: SimulatedMode + Clone + 'static>(
     programs: fn(&mut N) -> Vec<&mut Program>,
     which: Faults,
     work: &dyn Fn(&mut dyn Dataplane),
-) -> Failing<'a> {
+) -> Named<'a> {
     let mut trial = node.clone();
     for program in programs(&mut trial) {
         program.texts = Some(Vec::new());
