@@ -9,7 +9,7 @@ use crate::Meddled;
 pub enum DriftSource {
     /// The kernel notifies of each.
     Events(Box<dyn ForeignWrites>),
-    /// [`Dataplane::is_flushed`], as often as this.
+    /// [`Dataplane::is_flushed`](crate::Dataplane::is_flushed), as often as this.
     Poll(Duration),
     /// Changes of this host's links and addresses: the mode keeps some.
     HostEvents,

@@ -50,6 +50,6 @@ pub struct Behaviour {
 pub enum TrafficSource {
     /// The relay, for what goes through it.
     Relay,
-    /// The kernel: [`Dataplane::carried`].
+    /// The kernel: [`Dataplane::carried`](crate::Dataplane::carried).
     Kernel,
 }

@@ -123,7 +123,7 @@ pub trait ModeSpec: Sync {
         &[]
     }
 
-    /// Whether [`Dataplane::counted`] has something to say, so that each scrape asks.
+    /// Whether [`Dataplane::counted`](crate::Dataplane::counted) has something to say, so that each scrape asks.
     fn counts_for_metrics(&self) -> bool {
         false
     }
