@@ -25,9 +25,10 @@ macro_rules! checks {
     ($($file:ident::$name:ident,)*) => { [$((stringify!($name), $file::$name)),*] };
 }
 
-const CHECKS: [(&str, Check); 10] = checks![
+const CHECKS: [(&str, Check); 11] = checks![
     packets::random_packets_end_where_the_model_says,
     steps::changed_leaves_what_everything_leaves,
+    steps::a_source_that_may_not_come_any_more_reaches_no_endpoint_that_is_new,
     faults::wherever_it_fails_packets_end_as_before_or_as_after_and_the_next_sync_converges,
     refused::a_refused_service_holds_back_no_other,
     refused::whatever_is_refused_all_others_are_served,
