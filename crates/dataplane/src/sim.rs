@@ -114,9 +114,9 @@ pub trait SimulatedMode {
         false
     }
 
-    /// What must hold beside the ends of packets, after each sync.
-    fn check(&mut self, _table: &ForwardingTable) -> Result<(), String> {
-        Ok(())
+    /// What must hold beside the ends of packets, after each sync. Returns how many more packets were sent for it.
+    fn check(&mut self, _table: &ForwardingTable) -> Result<u64, String> {
+        Ok(0)
     }
 
     /// A copy of this node for each point at which `work` can fail there, and each way in which it can, that will fail so; with words

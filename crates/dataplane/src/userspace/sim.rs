@@ -218,7 +218,8 @@ impl SimulatedMode for Node {
     }
 
     /// A client that dials a port of ours directly would go around source ranges: it is refused.
-    fn check(&mut self, table: &ForwardingTable) -> Result<(), String> {
+    fn check(&mut self, table: &ForwardingTable) -> Result<u64, String> {
+        let mut sent = 0;
         let ports: Vec<(ListenerId, u16)> = self.dataplane.ports().iter().collect();
         for (id, port) in ports {
             let own = table.node().addresses.iter().copied().find(|ip| Family::of(*ip) == id.family);
@@ -229,13 +230,14 @@ impl SimulatedMode for Node {
             for destination in own.into_iter().chain([at_interface]) {
                 let payload = Payload::Transport { protocol: id.port.protocol, port };
                 let packet = Packet { source, destination, payload, interface: None };
+                sent += 1;
                 let fate = self.fate(&packet, table)?;
                 if fate != Fate::Rejected {
                     return Err(format!("a client that dials port {port} of {id} directly gets to {fate:?}"));
                 }
             }
         }
-        Ok(())
+        Ok(sent)
     }
 
     /// A process that cannot look after a restart does not know which ports rules lead to: what listened there is dead.

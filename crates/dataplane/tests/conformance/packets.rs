@@ -82,7 +82,7 @@ impl<'a> Cluster<'a> {
             if step.is_multiple_of(2) || synced.settle_after.is_some_and(|after| after <= MOMENT) {
                 settle(&mut *self.node);
             }
-            self.node.check(&self.world.table).unwrap();
+            *seen.entry("direct").or_default() += self.node.check(&self.world.table).unwrap();
             for _ in 0..PACKETS_PER_STEP {
                 self.packet(seen);
             }

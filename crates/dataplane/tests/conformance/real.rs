@@ -46,6 +46,7 @@ pub(crate) fn the_real_kernel_follows_random_steps_as_the_simulated_one(simulati
 fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<usize, String> {
     let (settings, mut restarts) = (ModeSettings::of(simulation.mode), 0);
     let mut node = simulation.mode.simulate(&settings).swap_remove(simulation.place);
+    assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
     let mut real = node.real(0)?;
     let mut world = World::new(seed ^ 0xc0de);
     let same = |real: &mut dyn RealMode, listing: Listing, when: &str| {
@@ -65,11 +66,8 @@ fn follow(simulation: &Simulation, seed: u64, steps: usize) -> Result<usize, Str
         // The process is killed. The next one finds everything as it is to be, and goes on.
         if step.is_multiple_of(4) {
             (real, node) = (node.real(step + 1)?, node.restart(&settings));
-            assert_eq!(
-                real.dataplane().sync(&world.table, Scope::Everything).unwrap().operations,
-                0,
-                "{when}"
-            );
+            let synced = real.dataplane().sync(&world.table, Scope::Everything).unwrap();
+            assert_eq!(synced.operations, 0, "{when}");
             assert_eq!(sync(&mut *node, &world.table, Scope::Everything).operations, 0, "{when}");
             restarts += 1;
         }

@@ -9,6 +9,8 @@ use super::*;
 fn counting(small: &Small) -> (Nftables<Faulty<Simulated>>, usize) {
     let mut mode = Nftables::new(Faulty::new(Simulated::default()), Options::default());
     everything(&mut mode, small);
+    // Table, new chains, services and base chains of IPv4; table and base chains of IPv6.
+    assert_eq!(mode.kernel().writes(), 6);
     let read = mode.kernel().listings();
     (mode, read)
 }
