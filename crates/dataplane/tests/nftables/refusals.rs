@@ -59,14 +59,3 @@ fn a_passing_refusal_withholds_nobody() {
     assert!(error.retry_helps());
     assert!(matches!(error, SyncError::Nft(_)));
 }
-
-#[test]
-fn cleanup_leaves_tables_of_others_alone() {
-    let mut mode = empty();
-    write(mode.kernel(), Family::V4, TABLE, [Operation::AddTable(Some("rules for kube-proxy".into()))]);
-    mode.sync(&ForwardingTable::default(), Scope::Changed(&BTreeSet::new())).unwrap();
-    write(mode.kernel(), Family::V4, "mine", [Operation::AddTable(None)]);
-    mode.cleanup().unwrap();
-    let left: Vec<_> = Family::ALL.iter().flat_map(|f| mode.kernel().tables(*f).unwrap()).collect();
-    assert!(left.len() == 1 && &*left[0].name == "mine", "{left:?}");
-}
