@@ -59,7 +59,8 @@ pub(crate) fn a_source_that_may_not_come_any_more_reaches_no_endpoint_that_is_ne
         small.remove("old");
         small.say(after);
         let mut restarted = running.restart(&simulation.settings(1));
-        sync(&mut *running, &small.table, Scope::Changed(&small.take_changed()));
+        let changed = small.take_changed();
+        sync(&mut *running, &small.table, Scope::Changed(&changed));
         sync(&mut *restarted, &small.table, Scope::Everything);
         for (source, node) in ["203.0.113.77", "192.168.5.7"]
             .iter()
