@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dataplane::checks::{self, Conditions, Finding, NodeFacts, Path, SAMPLE_MAX, Severity, Subject};
+use dataplane::{Mode, registry};
 use kernel::forward_filter::Filter;
 use kernel::xtables::Variant;
 use model::facts::{Fact, Node};
@@ -14,10 +15,9 @@ use model::object::Read;
 use model::{ForwardingTable, Packet, Promises, ServiceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use standalone::objects::{Kind, Object, ObjectKey};
 
-use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
-use dataplane::{Mode, registry};
 
 /// EndpointSlices that are searched for endpoints on this host by another name.
 const SLICES_MAX: usize = 10_000;

@@ -13,10 +13,11 @@ use model::object::Read;
 use model::time::Timestamp;
 use model::{Changed, Cluster, Config, Delta, Event, ForwardingTable, Report};
 use serde_json::Value;
+use standalone::control_plane::{ControlPlane, Waiting};
+use standalone::ipam::StoreError;
+use standalone::manifests::Source;
+use standalone::objects::{Change, Kind, Object, ObjectKey, Problem};
 
-use crate::embedded::{Embedded, StoreError, Waiting};
-use crate::manifests::Source;
-use crate::objects::{Change, Kind, Object, ObjectKey, Problem};
 use crate::traffic::Traffic;
 
 /// So many unusable objects of a kind are told.
@@ -40,7 +41,7 @@ pub struct Picture {
 #[derive(Debug)]
 enum Keeper {
     /// We do, and complete them.
-    Embedded(Box<Embedded>),
+    ControlPlane(Box<ControlPlane>),
     /// The API server. Here are only facts.
     Server { reports: BTreeMap<Watched, Vec<Report>> },
     /// Another process, which completed them; or made them of facts.
@@ -70,8 +71,12 @@ pub struct Snapshot {
 
 impl Picture {
     /// A node about which nothing is known but its configuration and its own addresses.
-    pub fn new(config: Config, embedded: Embedded, local_addresses: Option<BTreeSet<IpAddr>>) -> Self {
-        let mut picture = Self::empty(config, Keeper::Embedded(Box::new(embedded)));
+    pub fn new(
+        config: Config,
+        control_plane: ControlPlane,
+        local_addresses: Option<BTreeSet<IpAddr>>,
+    ) -> Self {
+        let mut picture = Self::empty(config, Keeper::ControlPlane(Box::new(control_plane)));
         picture.take(local_addresses.map(Event::LocalAddresses));
         picture
     }
@@ -111,7 +116,7 @@ impl Picture {
     /// tries again.
     pub fn apply(&mut self, changes: &[Change]) -> Result<Delta, StoreError> {
         let events = match &mut self.keeper {
-            Keeper::Embedded(embedded) => embedded.apply(changes)?,
+            Keeper::ControlPlane(control_plane) => control_plane.apply(changes)?,
             Keeper::Server { .. } | Keeper::Other { .. } => Vec::new(),
         };
         Ok(self.take(events))
@@ -120,15 +125,15 @@ impl Picture {
     /// Services that wait for a new address or port since the state folder cannot be written.
     pub fn waiting(&self) -> Option<&Waiting> {
         match &self.keeper {
-            Keeper::Embedded(embedded) => embedded.waiting(),
+            Keeper::ControlPlane(control_plane) => control_plane.waiting(),
             Keeper::Server { .. } | Keeper::Other { .. } => None,
         }
     }
 
     /// These are the addresses of this host: no Service is given one of them by chance.
     pub fn set_host_addresses(&mut self, addresses: &BTreeSet<IpAddr>) {
-        if let Keeper::Embedded(embedded) = &mut self.keeper {
-            embedded.set_host_addresses(addresses);
+        if let Keeper::ControlPlane(control_plane) = &mut self.keeper {
+            control_plane.set_host_addresses(addresses);
         }
     }
 
@@ -156,8 +161,8 @@ impl Picture {
 
     /// It is so late now.
     pub fn set_now(&mut self, now: Timestamp) {
-        if let Keeper::Embedded(embedded) = &mut self.keeper {
-            embedded.set_now(now);
+        if let Keeper::ControlPlane(control_plane) = &mut self.keeper {
+            control_plane.set_now(now);
         }
     }
 
@@ -197,7 +202,7 @@ impl Picture {
     /// The objects, completed: with the addresses that we allocated and the slices that we made. None of an API server's.
     pub fn objects(&self) -> &BTreeMap<ObjectKey, Object> {
         match &self.keeper {
-            Keeper::Embedded(embedded) => embedded.objects(),
+            Keeper::ControlPlane(control_plane) => control_plane.objects(),
             Keeper::Server { .. } => &NO_OBJECTS,
             Keeper::Other { objects, .. } => objects,
         }
@@ -206,7 +211,7 @@ impl Picture {
     /// Do objects say only what decides packets? An API server's are kept as facts, so what else they said is not known.
     pub fn is_trimmed(&self) -> bool {
         match &self.keeper {
-            Keeper::Embedded(_) => false,
+            Keeper::ControlPlane(_) => false,
             Keeper::Server { .. } => true,
             Keeper::Other { is_trimmed, .. } => *is_trimmed,
         }
@@ -255,7 +260,7 @@ impl Picture {
 
     fn keepers_reports(&self) -> Vec<&Report> {
         match &self.keeper {
-            Keeper::Embedded(embedded) => embedded.reports().collect(),
+            Keeper::ControlPlane(control_plane) => control_plane.reports().collect(),
             Keeper::Server { reports } => reports.values().flatten().collect(),
             Keeper::Other { reports, .. } => reports.iter().collect(),
         }
@@ -271,7 +276,7 @@ fn written(value: Value) -> Option<(ObjectKey, Object)> {
 
 /// What an object tells the model. One of which nothing can be used tells nothing.
 fn event(object: &Object) -> Option<Event> {
-    match crate::objects::read(&object.value) {
+    match standalone::objects::read(&object.value) {
         Read::Fact(fact) => Some(Event::Apply(fact)),
         Read::OtherKind | Read::Refused(_) => None,
     }

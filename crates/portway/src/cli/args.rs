@@ -1,4 +1,4 @@
-//! The options that every command shares, and what they mean for the model and for the embedded control plane.
+//! The options that every command shares, and what they mean for the model and for the control plane.
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ColorChoice, ValueEnum};
 use ipnet::IpNet;
 use model::{Config, DetectLocal, NodePortAddress};
+use standalone::{host, ipam};
 
 use super::said::Failure;
 use super::values::{Sentence, Words, address, cidr, name, node_port_address, port_range};
-use crate::{embedded, host};
 
 const SOURCES: &str = "Where Services come from";
 const NODE: &str = "This node";
@@ -209,13 +209,13 @@ impl Shared {
         &self.node_port_range
     }
 
-    /// What the embedded control plane gives out, and where it remembers it.
-    pub(super) fn allocation(&self, dry_run: bool) -> embedded::Options {
-        embedded::Options {
+    /// What the control plane gives out, and where it remembers it.
+    pub(super) fn allocation(&self, dry_run: bool) -> ipam::Options {
+        ipam::Options {
             service_cidrs: self.service_cidr.clone(),
             load_balancer_cidrs: self.load_balancer_cidr.clone(),
             node_port_range: self.node_port_range.clone(),
-            state_dir: self.state_dir.clone().unwrap_or_else(embedded::default_state_dir),
+            state_dir: self.state_dir.clone().unwrap_or_else(ipam::default_state_dir),
             dry_run,
         }
     }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use clap::Args;
 use model::object::{Reader, WEIGHTS_ANNOTATION, weights_of};
 use model::{ObjectRef, Report};
+use standalone::control_plane::misspelt_fields;
+use standalone::objects::{Kind, Object, ObjectKey};
 
 use super::args::Shared;
 use super::kube::{Slices, items, service_of_slice, text, texts};
@@ -14,8 +16,6 @@ use super::said::{Failure, Said};
 use super::table::printable;
 use super::view::{Memory, View};
 use crate::doctor::FindingStatus;
-use crate::embedded::misspelt_fields;
-use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
 use crate::socket;
 

@@ -6,6 +6,7 @@
 use clap::{Args, ValueEnum};
 use model::Report;
 use serde_json::Value;
+use standalone::objects::{Kind, Object, ObjectKey};
 
 use super::args::Shared;
 use super::check::finding;
@@ -16,7 +17,6 @@ use super::select::NamespaceScope;
 use super::table::printable;
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
-use crate::objects::{Kind, Object, ObjectKey};
 use crate::picture::Picture;
 
 const EXAMPLES: &str = "\

@@ -2,9 +2,9 @@
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use standalone::objects::Object;
 
 use super::said::Failure;
-use crate::objects::Object;
 
 /// `-o`: a table with more columns, or a format in which a program can read the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use model::net::{parse_ip, show_address_and_port};
 use model::{Family, Protocol};
 use serde_json::Value;
+use standalone::objects::{Kind, Object};
 
-use crate::objects::{Kind, Object};
 use crate::picture::Picture;
 
 /// What is shown in the place of a value that cannot be read.

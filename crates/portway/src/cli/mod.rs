@@ -50,12 +50,12 @@ use kernel::signal::Hangup;
 use tracing_subscriber::filter::LevelFilter;
 
 use args::{ColorWhen, Global, LogFormat, Shared};
+use dataplane::registry;
 use flags::Flags;
 use output::Output;
 use said::{Failure, Said};
 
 use crate::kubeproxy::{Asked, Loaded};
-use dataplane::registry;
 
 /// The release of kube-proxy that behaviour is compared with.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (compared with kube-proxy 1.37)");

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use model::Report;
+use standalone::objects::{Kind, ObjectKey};
 
 use super::check::in_order;
 use super::kube;
-use crate::objects::{Kind, ObjectKey};
 use crate::picture::Picture;
 
 /// What is wrong with each Service and with its slices. Made once: each look at a picture's reports is one at all of them.

@@ -1,12 +1,12 @@
 //! Which objects a command is about: by namespace, by name.
 
 use clap::Args;
+use standalone::objects::{Kind, Object};
+use standalone::suggest::nearest;
 
 use super::said::Failure;
 use super::values::{Sentence, name};
-use crate::objects::{Kind, Object};
 use crate::picture::Picture;
-use crate::suggest::nearest;
 
 /// `-n` and `-A`.
 #[derive(Args, Clone, Debug)]

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use model::NodePortAddress;
 use model::net::{parse_cidr, parse_ip};
 
-use crate::suggest::nearest;
+use standalone::suggest::nearest;
 
 pub(super) use dataplane::settings::duration;
 

@@ -4,12 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::time::Timestamp;
 use model::{Config, Event};
+use standalone::control_plane::ControlPlane;
+use standalone::host::{self, HostFacts};
+use standalone::ipam::StoreError;
+use standalone::manifests::Source;
 
 use super::args::Shared;
 use super::said::Failure;
-use crate::embedded::{Embedded, StoreError};
-use crate::host::{self, HostFacts};
-use crate::manifests::Source;
 use crate::picture::Picture;
 use crate::socket;
 
@@ -49,8 +50,8 @@ impl View {
         let (now, config) = (now(), shared.config(of_document)?);
         let mut source = Source::open(&shared.sources()?).map_err(|error| Failure::because(&error))?;
         let options = shared.allocation(memory == Memory::DryRun);
-        let embedded = Embedded::open(options, now).map_err(|error| refusal(&error))?;
-        let mut picture = Picture::new(config, embedded, None);
+        let control_plane = ControlPlane::open(options, now).map_err(|error| refusal(&error))?;
+        let mut picture = Picture::new(config, control_plane, None);
         picture.follow(&mut source).map_err(|error| Failure::because(&error))?;
         if let Some(sentence) = source.refusal(picture.problems()) {
             return Err(Failure::refused(sentence));

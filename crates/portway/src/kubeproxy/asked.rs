@@ -13,6 +13,7 @@ use dataplane::{Mode, ModeSettings, relay};
 use model::net::{IpNet, parse_cidr, parse_ip};
 use model::{Config, DetectLocal, NodePortAddress};
 use serde_json::json;
+use standalone::host;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::document::Document;
@@ -20,7 +21,7 @@ use super::duration::GoDuration;
 use super::gates;
 use super::of_modes::{masquerade, mode_settings};
 use crate::run::{ConntrackMax, PaceOptions, Tuning};
-use crate::{host, serve};
+use crate::serve;
 
 /// Comparing everything without a pause would do nothing else.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(1);

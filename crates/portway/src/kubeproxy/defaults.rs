@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
+use dataplane::Mode;
 use model::NodePortAddress;
 use model::net::parse_ip;
 use serde_json::json;
 
 use super::document::{API_VERSION, Document, KIND};
 use super::duration::GoDuration;
-use dataplane::Mode;
 
 /// The port of `/healthz`.
 pub(super) const HEALTHZ_PORT: u16 = 10256;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::suggest::nearest;
+use standalone::suggest::nearest;
 
 /// What a gate does here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

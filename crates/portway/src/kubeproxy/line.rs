@@ -3,11 +3,11 @@
 //! In: words. Out: the flags that were given, in their order, or a sentence that says which word is wrong and what it may have been.
 
 use serde_json::{Value, json};
+use standalone::suggest::nearest;
 
 use super::duration::GoDuration;
 use super::flags::{FLAGS, Flag, Purpose};
 use super::kind::Kind;
-use crate::suggest::nearest;
 
 /// A flag with its value.
 #[derive(Clone, Copy, Debug)]

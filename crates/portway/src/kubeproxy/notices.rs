@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use dataplane::Mode;
 use model::net::{parse_cidr, parse_ip};
 use model::{Family, NodePortAddress};
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::fields::{FIELDS, Field, Status};
 use super::gates;
-use dataplane::Mode;
 
 /// What upstream's default becomes.
 const UPSTREAMS_NEXT: &str = "nftables";

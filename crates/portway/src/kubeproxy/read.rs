@@ -11,13 +11,13 @@ use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
+use standalone::manifests;
+use standalone::suggest::nearest;
 
 use super::document::{API_VERSION, Document, KIND};
 use super::fields::{FIELDS, Field};
 use super::kind::Kind;
 use super::obsolete::ObsoleteField;
-use crate::manifests;
-use crate::suggest::nearest;
 
 /// A file may have so many bytes. A ConfigMap holds as many.
 const BYTES_MAX: u64 = 1 << 20;

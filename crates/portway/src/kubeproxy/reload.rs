@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dataplane::Mode;
 use model::{NodePortAddress, Rechoice};
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,7 +22,6 @@ use super::flags::Flag;
 use super::line::Given;
 use super::{Loaded, Which, choose, notices, read, validate};
 use crate::run::{ConfigStatus, Live, PaceOptions};
-use dataplane::Mode;
 
 /// What the command line says before the file does.
 #[derive(Clone, Debug, Default)]

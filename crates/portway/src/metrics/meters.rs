@@ -10,9 +10,9 @@ use dataplane::{RuleCounts, SyncError, Synced};
 use jiff::Timestamp;
 use model::{ByFamily, Family};
 use serde_json::Value;
+use standalone::objects::{Change, Kind, Object};
 
 use super::histogram::{Histogram, PROGRAMMING_SECONDS, SYNC_SECONDS};
-use crate::objects::{Change, Kind, Object};
 use crate::run::Done;
 
 /// The controller of slices writes here when what it tells of has happened.
@@ -214,7 +214,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::ObjectKey;
+    use standalone::objects::ObjectKey;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).expect("a moment")

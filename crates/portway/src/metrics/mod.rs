@@ -39,8 +39,9 @@ use model::Family;
 pub use meters::{Meters, Probe};
 pub use slis::slis;
 
-use crate::traffic::Traffic;
 use dataplane::Mode;
+
+use crate::traffic::Traffic;
 use text::Page;
 
 /// What the loop knows at the moment, as figures.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use std::{io, thread};
 
 use apiserver::{Announcement, Announcer, Regarding, Sending, Tone, announce_now};
+use dataplane::Mode;
 use model::ServiceName;
 
 use super::RunError;
 use super::listeners::Listener;
 use super::origin::Origin;
-use dataplane::Mode;
 
 /// So long the last word of a process that ends may take.
 const LAST_WORD: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::embedded::StoreError;
-use crate::manifests::SourceError;
+use standalone::ipam::StoreError;
+use standalone::manifests::SourceError;
 
 /// Where not said otherwise, nothing was written to the kernel, and trying again helps once what the sentence names is put
 /// right.

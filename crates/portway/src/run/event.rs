@@ -8,15 +8,15 @@ use apiserver::News;
 use dataplane::checks::Finding;
 use dataplane::{Meddled, SyncError, Synced};
 use model::time::Timestamp;
+use standalone::host::HostFacts;
+use standalone::manifests::Doubts;
+use standalone::objects::{Change, Problem};
 
 use super::effect::Answer;
 use super::errands::{Done, ErrandKind};
 use super::handover::Successor;
 use super::listeners::Listener;
 use super::live::{ConfigStatus, Live};
-use crate::host::HostFacts;
-use crate::manifests::Doubts;
-use crate::objects::{Change, Problem};
 
 /// Something that happened.
 #[derive(Debug)]

@@ -16,14 +16,14 @@ use dataplane::{ForeignWrites, Meddled, registry};
 use kernel::host::{Link, Watch, links};
 use kernel::netlink;
 use kernel::signal::{Hangup, Termination};
+use standalone::host::HostFacts;
+use standalone::manifests::{Doubts, Follower, RereadRequest, Source, SourceError};
 
 use super::effect::Answer;
 use super::event::{Event, Question, Reply};
 use super::handover::Door;
 use crate::doctor::{Doctor, Sample};
-use crate::host::HostFacts;
 use crate::kubeproxy::{Reload, Reread};
-use crate::manifests::{Doubts, Follower, RereadRequest, Source, SourceError};
 use crate::serve::{Board, Servers};
 use crate::socket::Server;
 

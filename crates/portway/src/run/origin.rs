@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use model::Config;
+use standalone::control_plane::ControlPlane;
+use standalone::ipam;
+use standalone::manifests::Source;
 
 use super::RunError;
 use super::event::Now;
-use crate::embedded::{self, Embedded};
-use crate::manifests::Source;
 use crate::picture::Picture;
 
 /// Where objects come from.
@@ -18,7 +19,7 @@ pub enum Origin {
         /// Files and folders.
         from: Vec<PathBuf>,
         /// What Services are given.
-        allocation: embedded::Options,
+        allocation: ipam::Options,
         /// A path without any object is meant.
         allow_empty: bool,
     },
@@ -31,7 +32,7 @@ impl Origin {
     pub(super) fn picture(&self, config: Config, now: Now) -> Result<Picture, RunError> {
         match self {
             Origin::Files { allocation, .. } => {
-                Ok(Picture::new(config, Embedded::open(allocation.clone(), now.wall)?, None))
+                Ok(Picture::new(config, ControlPlane::open(allocation.clone(), now.wall)?, None))
             }
             Origin::Server(_) => Ok(Picture::of_server(config)),
         }

@@ -10,9 +10,9 @@ use dataplane::settings::Kind;
 use kernel::sysctl::{self, Sysctls as _};
 use model::net::{IpNet, parse_cidr};
 use model::{DetectLocal, Family, NodePortAddress};
+use standalone::host;
 
 use super::shell::Settings;
-use crate::host;
 
 const IS_IPV6_OFF: &str = "net/ipv6/conf/all/disable_ipv6";
 

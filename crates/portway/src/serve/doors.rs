@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dataplane::programs::HAS_IPV6;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,7 +20,6 @@ use super::health::HealthPage;
 use super::metrics::{MetricsPage, Site};
 use super::{Options, board::Board};
 use crate::run::Listener;
-use dataplane::programs::HAS_IPV6;
 
 /// A port that cannot be had is tried again after so long. Upstream waits five times as long: a portway that has taken over would
 /// seem dead meanwhile.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dataplane::Counted;
+use dataplane::Mode;
 use hyper::StatusCode;
 use jiff::Timestamp;
 
@@ -15,7 +16,6 @@ use super::{state, zpages};
 use crate::metrics::{self, Scrape};
 use crate::run;
 use crate::traffic::Traffic;
-use dataplane::Mode;
 
 /// All that the pages are made of.
 pub struct Site {

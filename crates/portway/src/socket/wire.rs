@@ -12,9 +12,9 @@ use model::facts::Node;
 use model::{ObjectRef, Report, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use standalone::objects::{Kind, Object, ObjectKey, Origin, Problem};
 
 use super::config::{WireConfig, nets, texts};
-use crate::objects::{Kind, Object, ObjectKey, Origin, Problem};
 use crate::picture::Snapshot;
 use crate::traffic::Traffic;
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
+use dataplane::sim::Ends;
 use dataplane::{Dataplane, Scope, SyncError, Synced};
 use kernel::nft::{Error, Family, Kernel, Listed, Netlink, Result, Table, Transaction};
 use kernel_sim::nft::{Faulty, Simulated};
@@ -19,7 +20,6 @@ use crate::states::{States, differences};
 use crate::story::Told;
 use crate::watched::written;
 use crate::world::Change;
-use dataplane::sim::Ends;
 
 /// A real kernel and a simulated one.
 #[derive(Debug)]

@@ -14,25 +14,26 @@ use std::time::Duration;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
+use dataplane::sim::Ends;
 use dataplane::{Dataplane, Scope};
 use kernel::nft::{Error, Kernel, Transaction};
 use kernel_sim::nft::{Answer, Fault, Simulated};
 use model::Config;
 use model::facts::Node;
 use model::time::Timestamp;
-use portway::embedded::{self, Embedded, HostNetwork};
-use portway::host::HostFacts;
-use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{Done, Effect, Event, Loop, Now, PaceOptions, Start, VanishedTcp};
 use serde_json::Value;
+use standalone::control_plane::ControlPlane;
+use standalone::host::HostFacts;
+use standalone::ipam::{self, HostNetwork};
+use standalone::objects::{Change, Kind, Object, ObjectKey};
 
 use crate::probes::Probes;
 use crate::states::{At, States, differences};
 use crate::story::{self, Process};
 use crate::watched::written;
 use crate::world::Recipe;
-use dataplane::sim::Ends;
 
 const SERVICES: u16 = 8;
 const STEPS: usize = 40;
@@ -265,22 +266,22 @@ fn now(elapsed: Duration) -> Now {
 
 /// A loop to which nothing happened yet.
 fn start() -> Loop {
-    let options = embedded::Options {
+    let options = ipam::Options {
         service_cidrs: ["10.96.0.0/16", "fd00:96::/112"].iter().filter_map(|net| net.parse().ok()).collect(),
         load_balancer_cidrs: Vec::new(),
         node_port_range: 30_000..=32_767,
         state_dir: Path::new("/nonexistent/portway-faults").into(),
         dry_run: true,
     };
-    let embedded =
-        Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).expect("nothing is stored");
+    let control_plane =
+        ControlPlane::open_on(&HostNetwork::default(), options, Timestamp(0)).expect("nothing is stored");
     let config = Config { node_name: "a".into(), ..Config::default() };
     Loop::new(Start {
         server: None,
         mode: dataplane::nftables::MODE,
         program: None,
         families: model::Family::ALL.to_vec(),
-        picture: Picture::new(config, embedded, None),
+        picture: Picture::new(config, control_plane, None),
         host: host(),
         pace: PaceOptions::default(),
         glance: None,

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
+use dataplane::sim::Ends;
 use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use kernel::nft::Listed;
 use kernel_sim::nft::{Faulty, Simulated};
@@ -24,7 +25,6 @@ use crate::probes::Probes;
 use crate::states::{At, States};
 use crate::watched::{Watched, written};
 use crate::world::{self, Change};
-use dataplane::sim::Ends;
 
 /// The mode, on a kernel that fails on command.
 pub(crate) type Process = Nftables<Faulty<Watched>>;

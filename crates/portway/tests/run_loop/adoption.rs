@@ -6,10 +6,10 @@ use dataplane::Scope;
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
 use kernel_sim::nft::Simulated;
-use portway::manifests::{DoubtfulDocument, Doubts};
-use portway::objects::{Change, Kind, ObjectKey, Origin};
 use portway::run::{Event, Line};
 use serde_json::json;
+use standalone::manifests::{DoubtfulDocument, Doubts};
+use standalone::objects::{Change, Kind, ObjectKey, Origin};
 
 use crate::sim::{Sim, apply, changed, endpoints, ms, service, sim, sim_on};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use model::ForwardingTable;
 use model::flows::{StaleFlows, VanishedFlows};
-use portway::objects::{Change, Kind};
 use portway::run::{Done, Errand, Line};
 use serde_json::json;
+use standalone::objects::{Change, Kind};
 
 use crate::sim::{Sim, apply, endpoints, ms, service, sim, sim_leaving_vanished, sim_on};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use apiserver::{Regarding, Tone};
 use dataplane::{Dataplane, Meddled, Scope, ServicePortIds, SyncError, Synced};
 use model::{ForwardingTable, ServicePortId};
-use portway::objects::{Change, Kind};
 use portway::run::{Effect, Event, Listener};
 use serde_json::{Value, json};
+use standalone::objects::{Change, Kind};
 
 use crate::sim::*;
 
@@ -293,7 +293,7 @@ fn what_is_counted_follows_the_table() {
     assert_eq!(count(&sim), (1, 0, 0));
 }
 
-fn key(change: &Change) -> portway::objects::ObjectKey {
+fn key(change: &Change) -> standalone::objects::ObjectKey {
     match change {
         Change::Apply(object) => object.key.clone(),
         Change::Delete(key) => key.clone(),

@@ -21,10 +21,10 @@ use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
 use kernel::nft::{Family, Kernel as _, Operation, Transaction};
 use kernel_sim::nft::Simulated;
 use model::{ForwardingTable, ServicePortId};
-use portway::objects::{Change, Kind, Object};
 use portway::picture::Picture;
 use portway::run::{Answer, Event, Line, Question};
 use serde_json::json;
+use standalone::objects::{Change, Kind, Object};
 
 use sim::*;
 
@@ -383,7 +383,7 @@ fn addresses_that_cannot_be_given_hold_back_nothing_and_are_tried_again() {
 
 #[test]
 fn a_problem_with_a_file_is_logged_once() {
-    use portway::objects::{Origin, Problem};
+    use standalone::objects::{Origin, Problem};
     let mut sim = sim();
     let origin = Origin { file: Path::new("a.yaml").into(), line: 3 };
     let problems = vec![Problem { origin, message: "is wrong".into() }];

@@ -14,15 +14,16 @@ use kernel_sim::nft::Simulated;
 use model::Config;
 use model::facts::Node;
 use model::time::Timestamp;
-use portway::embedded::{self, Embedded, HostNetwork};
-use portway::host::HostFacts;
-use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::picture::Picture;
 use portway::run::{
     Answer, Done, Effect, Errand, Event, Line, Loop, Now, PaceOptions, Question, Reply, Start, Status,
     VanishedTcp,
 };
 use serde_json::{Value, json};
+use standalone::control_plane::ControlPlane;
+use standalone::host::HostFacts;
+use standalone::ipam::{self, HostNetwork};
+use standalone::objects::{Change, Kind, Object, ObjectKey};
 
 /// A sync takes so long on the clock of the tests.
 pub(crate) const SYNC: Duration = Duration::from_millis(1);
@@ -86,16 +87,16 @@ pub(crate) fn sim_with<D: Dataplane>(state_dir: &Path, dry_run: bool, dataplane:
 }
 
 fn picture(state_dir: &Path, dry_run: bool) -> Picture {
-    let options = embedded::Options {
+    let options = ipam::Options {
         service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
         load_balancer_cidrs: Vec::new(),
         node_port_range: 30_000..=32_767,
         state_dir: state_dir.into(),
         dry_run,
     };
-    let embedded = Embedded::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
+    let control_plane = ControlPlane::open_on(&HostNetwork::default(), options, Timestamp(0)).unwrap();
     let config = Config { node_name: "a".into(), ..Config::default() };
-    Picture::new(config, embedded, None)
+    Picture::new(config, control_plane, None)
 }
 
 /// On a node of a cluster with an API server.

@@ -10,10 +10,10 @@ use dataplane::{Counted, Mode, RuleCount, Synced, registry};
 use jiff::Timestamp;
 use model::{ByFamily, Family, Protocol};
 use portway::metrics::{self, Gauges, Meters, Probe, Scrape};
-use portway::objects::{Change, Kind, Object, ObjectKey};
 use portway::run::{Done, Pass};
 use portway::traffic::{Carried, Traffic};
 use serde_json::json;
+use standalone::objects::{Change, Kind, Object, ObjectKey};
 
 /// What a page shows of a metric.
 #[derive(Debug, Default, PartialEq, Eq)]

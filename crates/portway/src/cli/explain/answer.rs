@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use dataplane::Mode;
 use model::fate::{OneOf, Payload};
 use model::net::show_address_and_port;
 use model::{Answer, Fate, Landing, ServiceName, Why};
@@ -13,7 +14,6 @@ use crate::cli::output::Paint;
 use crate::cli::reports::Reports;
 use crate::cli::table::Table;
 use crate::picture::Picture;
-use dataplane::Mode;
 
 /// An answer and what it is about.
 #[derive(Debug)]

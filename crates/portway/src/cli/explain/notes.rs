@@ -8,10 +8,10 @@ use model::facts::IpMode;
 use model::fate::Payload;
 use model::net::parse_ip;
 use model::{Answer, DetectLocal, Fate, Packet, Why};
+use standalone::objects::{Kind, Object};
 
 use crate::cli::kube::{cluster_ips, items, pod_ips, text};
 use crate::cli::table::printable;
-use crate::objects::{Kind, Object};
 use crate::picture::Picture;
 use crate::run::Status;
 

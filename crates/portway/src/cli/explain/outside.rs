@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::facts::Service;
+use standalone::objects::{Kind, Object};
 
 use crate::cli::kube::{items, pod_ips, text};
-use crate::objects::{Kind, Object};
 use crate::picture::Picture;
 
 /// An address of each family that is nobody's.

@@ -8,13 +8,13 @@ use std::net::IpAddr;
 use model::fate::Payload;
 use model::{Family, Packet, Protocol};
 use serde_json::Value;
+use standalone::objects::{Kind, Object};
+use standalone::suggest::nearest;
 
 use super::question::{Destination, Name, ServicePort, Source};
 use super::{ExplainArgs, notes, outside};
 use crate::cli::kube::{self, Port, cluster_ips, pod_ips};
-use crate::objects::{Kind, Object};
 use crate::picture::Picture;
-use crate::suggest::nearest;
 
 /// A packet, and how it came to be.
 #[derive(Debug)]

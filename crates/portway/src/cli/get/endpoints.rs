@@ -1,12 +1,13 @@
 //! `get endpoints`: NAME ENDPOINTS AGE, one row per Service: those that are ready and in force. The first three are shown;
 //! wide: all of them.
 
+use standalone::objects::Object;
+
 use super::Style;
 use crate::cli::age;
 use crate::cli::kube::{ReadyEndpoint, Refused, Slices, first_three, joined, ready_endpoints, service_type};
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 use crate::picture::Picture;
 
 /// The ready endpoints of these Services.

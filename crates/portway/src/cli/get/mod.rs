@@ -8,6 +8,7 @@ mod services;
 mod slices;
 
 use clap::{Args, ValueEnum};
+use standalone::objects::{Kind, Object};
 
 use super::args::Shared;
 use super::format::{self, Format};
@@ -16,7 +17,6 @@ use super::select::NamespaceScope;
 use super::table::Table;
 use super::values::{Sentence, Words, name};
 use super::view::{Memory, View};
-use crate::objects::{Kind, Object};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,13 +1,13 @@
 //! `get nodes`: NAME STATUS ROLES AGE VERSION; wide: addresses and versions. In a cluster this node alone is watched, for its addresses.
 
 use serde_json::Value;
+use standalone::objects::Object;
 
 use super::Style;
 use crate::cli::age;
 use crate::cli::kube::{NOT_KEPT, at, items, joined, text};
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 
 const ROLE: &str = "node-role.kubernetes.io/";
 

@@ -4,13 +4,13 @@
 
 use model::time::Timestamp;
 use serde_json::Value;
+use standalone::objects::Object;
 
 use super::Style;
 use crate::cli::age;
 use crate::cli::kube::{at, items, number, pod_ips, text};
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 
 /// The Pods.
 pub(super) fn table(view: &View, pods: &[&Object], style: Style) -> Table {

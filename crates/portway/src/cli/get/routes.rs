@@ -10,12 +10,12 @@ use std::sync::Arc;
 use model::table::{Endpoint, How, Masquerade, Place};
 use model::{Action, FrontendKind, Pool, Route, ServicePort};
 use serde_json::{Value, json};
+use standalone::objects::Object;
 
 use super::Style;
 use crate::cli::kube::joined;
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 use crate::picture::Picture;
 use crate::traffic::{Carried, Traffic};
 

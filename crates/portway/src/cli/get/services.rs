@@ -1,6 +1,7 @@
 //! `get services`: NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE; wide: SELECTOR.
 
 use serde_json::Value;
+use standalone::objects::Object;
 
 use super::Style;
 use crate::cli::age;
@@ -9,7 +10,6 @@ use crate::cli::kube::{
 };
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 
 /// The Services.
 pub(super) fn table(view: &View, services: &[&Object], style: Style) -> Table {

@@ -1,13 +1,13 @@
 //! `get endpointslices`: NAME ADDRESSTYPE PORTS ENDPOINTS AGE, as kubectl shows them.
 
 use serde_json::Value;
+use standalone::objects::Object;
 
 use super::Style;
 use crate::cli::age;
 use crate::cli::kube::{NOT_KEPT, first_three, items, joined, shown, text, texts};
 use crate::cli::table::Table;
 use crate::cli::view::View;
-use crate::objects::Object;
 
 /// The `EndpointSlices`.
 pub(super) fn table(view: &View, slices: &[&Object], style: Style) -> Table {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use apiserver::KubeconfigFile;
 use clap::Args;
+use dataplane::relay::{PORTS_FLAG, ports};
+use dataplane::{Mode, ModeSettings, registry};
 use model::Config;
 
 use super::{over_fields, server};
@@ -21,8 +23,6 @@ use crate::cli::tuning::TuningArgs;
 use crate::cli::values::{Sentence, Words, duration};
 use crate::kubeproxy::{self, Asked, Before, Document, Given, Loaded, Reload, SHORTEST, Which};
 use crate::run::{Arrival, Origin, PaceOptions, RelaySettings, Settings, VanishedTcp};
-use dataplane::relay::{PORTS_FLAG, ports};
-use dataplane::{Mode, ModeSettings, registry};
 
 /// Beside an API server.
 const OR_MANIFESTS: &str = ", or manifests with `--from FILE|DIR` or PORTWAY_FROM";

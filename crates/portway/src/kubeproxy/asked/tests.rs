@@ -256,7 +256,7 @@ fn every_field_that_is_offered_has_a_row() {
 #[test]
 fn without_a_name_the_node_is_called_as_the_host_is() {
     let document = Document::usual();
-    assert_eq!(Asked::of(&document, dataplane::nftables::MODE).config.node_name, crate::host::name());
+    assert_eq!(Asked::of(&document, dataplane::nftables::MODE).config.node_name, standalone::host::name());
     assert_eq!(
         Asked::of(&document, dataplane::nftables::MODE).mode.mode,
         dataplane::nftables::MODE,

@@ -6,11 +6,11 @@ use std::sync::mpsc::SyncSender;
 use dataplane::DriftSource;
 use kernel::host::Watch;
 use kernel::signal::{Hangup, Termination};
+use standalone::host::HostFacts;
+use standalone::manifests::RereadRequest;
 
 use super::system;
-use crate::host::HostFacts;
 use crate::kubeproxy::Reload;
-use crate::manifests::RereadRequest;
 use crate::run::event::Event;
 use crate::run::feeds::Rereads;
 use crate::run::handover::Door;

@@ -51,7 +51,7 @@ pub struct Settings {
 impl Settings {
     /// A run that nobody chose anything for.
     pub(crate) fn of_tests() -> Self {
-        let allocation = crate::embedded::Options {
+        let allocation = standalone::ipam::Options {
             service_cidrs: Vec::new(),
             load_balancer_cidrs: Vec::new(),
             node_port_range: 30000..=32767,

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use model::facts::Fact;
 use model::{Event, ObjectRef, Report};
+use standalone::control_plane::value_reports;
+use standalone::objects::{Change, ObjectKey};
 
 use super::super::effect::Line;
-use crate::embedded::value_reports;
-use crate::objects::{Change, ObjectKey};
 
 /// So many lines may be written at once.
 const BURST: u32 = 20;

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeSet;
 
+use standalone::manifests::Doubts;
+
 use super::super::effect::{Effect, Line};
 use super::super::event::Now;
 use super::Loop;
-use crate::manifests::Doubts;
 
 impl Loop {
     /// Once all was known, the last good version of everything is.

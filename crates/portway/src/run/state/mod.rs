@@ -32,8 +32,13 @@ use std::time::Duration;
 
 use apiserver::Announcement;
 use dataplane::Meddled;
+use dataplane::Mode;
 use kernel::xtables::Variant;
 use model::{ByFamily, Delta, Family, ForwardingTable};
+use standalone::control_plane::Waiting;
+use standalone::host::HostFacts;
+use standalone::manifests::Doubts;
+use standalone::objects::{Change, Problem};
 
 use super::announce;
 use super::drift::Drift;
@@ -45,13 +50,8 @@ use super::listeners::Listener;
 use super::live::{ConfigStatus, Live};
 use super::pace::{BackOff, Due, Pace, PaceOptions};
 use super::status::Figures;
-use crate::embedded::Waiting;
-use crate::host::HostFacts;
-use crate::manifests::Doubts;
-use crate::objects::{Change, Problem};
 use crate::picture::Picture;
 use complaints::Complaints;
-use dataplane::Mode;
 use gauges::Tally;
 use server::Server;
 
