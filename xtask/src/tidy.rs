@@ -8,6 +8,8 @@
 //! Absent on purpose: rules about length or taste. Lengths are shown by `longest.rs` and fail nobody.
 
 mod breaches;
+mod cycles;
+mod imports;
 mod modes;
 
 use crate::source::{File, read_tree, word_positions};
@@ -443,6 +445,11 @@ fn no_mode_depends_on_another_also_not_through_what_they_share() {
 #[test]
 fn no_mode_is_named_outside_its_folder() {
     assert_kept(modes::are_named_at_home);
+}
+
+#[test]
+fn no_top_modules_of_a_crate_import_each_other_in_a_cycle() {
+    assert_kept(cycles::none);
 }
 
 #[test]

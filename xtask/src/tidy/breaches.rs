@@ -116,6 +116,49 @@ fn a_crate_for_tests_in_a_program_is_noticed() {
 }
 
 #[test]
+fn modules_that_import_each_other_in_a_cycle_are_noticed() {
+    let root = ("crates/agent/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;");
+    check(
+        cycles::none,
+        &[
+            (
+                &[
+                    root,
+                    ("crates/agent/src/a.rs", "use crate::b::B;"),
+                    ("crates/agent/src/b/x.rs", "use crate::A;"),
+                ],
+                1,
+            ),
+            (
+                &[
+                    root,
+                    ("crates/agent/src/a.rs", "use super::b::B;"),
+                    ("crates/agent/src/b/mod.rs", "use crate::c::C;"),
+                    ("crates/agent/src/c.rs", "fn f() { crate::a::f() }"),
+                ],
+                1,
+            ),
+            (
+                &[
+                    root,
+                    ("crates/agent/src/a.rs", "use crate::b::B;"),
+                    ("crates/agent/src/b.rs", "#[cfg(test)]\nmod tests { use crate::a::A; }"),
+                ],
+                0,
+            ),
+            (
+                &[
+                    root,
+                    ("crates/agent/src/a.rs", "use crate::b::B;"),
+                    ("crates/agent/src/b.rs", "use super::Item;"),
+                ],
+                0,
+            ),
+        ],
+    );
+}
+
+#[test]
 fn a_mode_that_depends_on_another_is_noticed() {
     let path = "crates/dataplane/src/nftables/render/port.rs";
     let own = ("crates/dataplane/src/nftables/mod.rs", "use crate::upstream::removal;");
@@ -170,7 +213,7 @@ fn a_mode_that_depends_on_another_is_noticed() {
 
 #[test]
 fn a_mode_that_is_named_elsewhere_is_noticed() {
-    let path = "crates/portway/src/cli/run.rs";
+    let path = "crates/portway/src/run.rs";
     check(
         modes::are_named_at_home,
         &[

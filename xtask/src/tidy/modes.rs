@@ -5,10 +5,8 @@
 //! Dependencies are followed from module to module of dataplane, so that a mode does not reach another through what they share.
 //! Tests may name modes: what `#[cfg(test)]` leaves out of programs is not looked at. Those that walk the registry may not.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::find;
-use crate::longest::body_end;
+use super::imports::{Graph, is_test, product_code};
 use crate::source::{File, word_positions};
 
 const REGISTRY: &str = "crates/dataplane/src/registry.rs";
@@ -20,7 +18,7 @@ const MAY_NAME_MODES: [(&str, &str); 5] = [
     ("crates/dataplane/src/lib.rs", "`pub mod`"),
     ("crates/dataplane/src/programs.rs", "the iptables programs and their Debian package"),
     ("crates/dataplane/src/upstream/", "upstream's config dialect and its chains"),
-    ("crates/portway/src/kubeproxy/", "upstream's config dialect"),
+    ("crates/config/src/kubeproxy/", "upstream's config dialect"),
 ];
 
 /// Tests and commands that ask every mode, which they know from the registry or from a manifest: files, or folders that end with `/`.
@@ -61,7 +59,7 @@ fn listed(files: &[File]) -> Vec<(String, bool)> {
 
 /// No mode depends on another, directly or through what they share.
 pub(super) fn are_apart(files: &[File]) -> Vec<String> {
-    let (modes, graph) = (modes(files), Graph::of(files));
+    let (modes, graph) = (modes(files), Graph::of(files, DATAPLANE));
     let mut problems = Vec::new();
     for mode in &modes {
         for other in modes.iter().filter(|other| *other != mode) {
@@ -74,115 +72,6 @@ pub(super) fn are_apart(files: &[File]) -> Vec<String> {
         }
     }
     problems
-}
-
-/// Which module of dataplane uses which.
-struct Graph(BTreeMap<String, BTreeSet<String>>);
-
-/// The root of the crate, as a module.
-const ROOT: &str = "lib";
-
-impl Graph {
-    fn of(files: &[File]) -> Self {
-        let inside =
-            |file: &&File| file.is_rust() && file.path.starts_with(DATAPLANE) && !is_test(&file.path);
-        let modules: BTreeSet<&str> =
-            files.iter().filter(inside).filter_map(|file| module_of(&file.path)).collect();
-        let root = find(files, "crates/dataplane/src/lib.rs").map(product_code).unwrap_or_default();
-        let exports = exports(&root);
-        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for file in files.iter().filter(inside) {
-            let Some(module) = module_of(&file.path) else { continue };
-            let uses = graph.entry(module.to_owned()).or_default();
-            if module == ROOT {
-                let own = modules.iter().filter(|name| is_used_in_root(&root, name));
-                uses.extend(own.map(|name| (*name).to_owned()));
-                continue;
-            }
-            for name in names_at_root(&product_code(file), depth(&file.path)) {
-                let of = if modules.contains(&*name) {
-                    name
-                } else {
-                    exports.get(&name).map_or(ROOT, |of| of).to_owned()
-                };
-                uses.insert(of);
-            }
-            uses.remove(module);
-        }
-        Self(graph)
-    }
-
-    /// How one module comes to use another, by the shortest way.
-    fn path(&self, from: &str, to: &str) -> Option<Vec<&str>> {
-        let (start, _) = self.0.get_key_value(from)?;
-        let mut paths = vec![vec![start.as_str()]];
-        let mut seen = BTreeSet::from([start.as_str()]);
-        let mut next = 0;
-        while let Some(path) = paths.get(next).cloned() {
-            next += 1;
-            let last = path[path.len() - 1];
-            if last == to {
-                return Some(path);
-            }
-            for name in self.0.get(last).into_iter().flatten() {
-                if seen.insert(name) {
-                    paths.push(path.iter().copied().chain([name.as_str()]).collect());
-                }
-            }
-        }
-        None
-    }
-}
-
-/// The module directly below the root that a file belongs to.
-fn module_of(path: &str) -> Option<&str> {
-    path.strip_prefix(DATAPLANE)?.split(['/', '.']).next()
-}
-
-/// How many `super::` lead from a file to the root of the crate.
-fn depth(path: &str) -> usize {
-    let inside = path.strip_prefix(DATAPLANE).unwrap_or_default();
-    let folders = inside.matches('/').count();
-    if inside.ends_with("/mod.rs") { folders } else { folders + 1 }
-}
-
-fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
-}
-
-/// What stands behind `crate::`, or behind as many `super::` as lead to the root.
-fn names_at_root(code: &str, depth: usize) -> BTreeSet<String> {
-    let to_root = "super::".repeat(depth);
-    let mut names = BTreeSet::new();
-    for root in ["crate::", &*to_root] {
-        for (at, _) in code.match_indices(root) {
-            if root != "crate::" && code[..at].ends_with("super::") {
-                continue;
-            }
-            names.extend(super::listed_names(&code[at + root.len()..]));
-        }
-    }
-    names.remove("super");
-    names
-}
-
-/// `pub use MODULE::{A, B}` of the root: of which module each name is.
-fn exports(root: &str) -> BTreeMap<String, String> {
-    let mut exports = BTreeMap::new();
-    for statement in root.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
-        let Some((module, names)) = statement.split_once("::") else { continue };
-        exports.extend(super::listed_names(names).into_iter().map(|name| (name, module.to_owned())));
-    }
-    exports
-}
-
-/// Whether the root's own code uses a module, beside making it part of the crate and handing on its names.
-fn is_used_in_root(root: &str, module: &str) -> bool {
-    let is_handed_on = |at: usize| {
-        let line = root[..at].rsplit('\n').next().unwrap_or_default().trim_start();
-        line.starts_with("pub use") || line.starts_with("mod ") || line.starts_with("pub mod ")
-    };
-    word_positions(root, module).any(|at| root[at + module.len()..].starts_with("::") && !is_handed_on(at))
 }
 
 /// Nothing outside a mode's folder names it, as an identifier or as a text.
@@ -236,20 +125,4 @@ fn first_name(code: &str, text: &str, mode: &str) -> Option<usize> {
         is_word || is_quoted || word_positions(code, &type_name).next().is_some()
     };
     lines.enumerate().find(|(_, line)| names(*line)).map(|(number, _)| number + 1)
-}
-
-/// The code that is in programs: without comments, literals and what `#[cfg(test)]` leaves out.
-fn product_code(file: &File) -> String {
-    let mut code = file.code();
-    while let Some(at) = code.find("#[cfg(test)]") {
-        let rest = &code[at..];
-        let end = match (rest.find('{'), rest.find(';')) {
-            (Some(brace), Some(semicolon)) if semicolon < brace => semicolon + 1,
-            (Some(_), _) => body_end(&rest[12..]).map_or(rest.len(), |end| end + 12),
-            (None, semicolon) => semicolon.map_or(rest.len(), |at| at + 1),
-        };
-        let blank: String = rest[..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        code.replace_range(at..at + end, &blank);
-    }
-    code
 }

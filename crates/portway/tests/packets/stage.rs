@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dataplane::Mode;
+use observe::picture::Picture;
+use observe::socket;
+use observe::status::Status;
 use playground::plan::NODES;
 use playground::{Options, Place, Playground, PodNetwork, Process, available, patient};
-use portway::picture::Picture;
-use portway::run::Status;
-use portway::socket;
 use serde_json::Value;
 
 use crate::confine;

@@ -95,7 +95,7 @@ const PAGES: [(&str, &str); 12] = [
 
 /// Written down from upstream's source; a test of the pages holds the program to it.
 fn upstream_metrics() -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/upstream-metrics.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../observe/tests/http/upstream-metrics.txt");
     fs::read_to_string(file).unwrap()
 }
 
@@ -150,7 +150,8 @@ fn metrics_that_are_better_are_those_of_the_list() {
 #[test]
 fn events_are_those_of_the_program() {
     let source =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/run/announce.rs")).unwrap();
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/src/reconciler/announce.rs"))
+            .unwrap();
     for (reason, _, here) in EVENTS {
         let is_sent = source.contains(&format!("\"{reason}\""));
         assert_eq!(is_sent, !here.starts_with("not offered"), "{reason}: {here}");

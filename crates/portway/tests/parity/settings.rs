@@ -1,6 +1,6 @@
 //! Flags, fields of the document, and feature gates: from the tables that the program itself walks.
 
-use portway::kubeproxy::{
+use config::kubeproxy::{
     Change, Effect, FIELDS, FLAGS, Field, Flag, GATES, Gate, LEAKED, OBSOLETE_FIELDS, ObsoleteField, Purpose,
     Status,
 };

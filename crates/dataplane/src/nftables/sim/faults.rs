@@ -1,7 +1,7 @@
 //! Everything that can go wrong while something is written: at each write what the kernel may answer and whether it is applied, a
 //! crash before and after; and each listing and question for the generation.
 //!
-//! `tests/faults` of the crate `portway` tries more of them, on more packets.
+//! `tests/faults` of the crate `agent` tries more of them, on more packets.
 
 use kernel::nft::Error;
 use kernel_sim::nft::{Answer, Fault};
@@ -48,7 +48,7 @@ fn calls(node: &mut Node) -> [usize; 3] {
 }
 
 fn faults() -> impl Iterator<Item = Fault> {
-    // Refusals that would quarantine a service port are in `tests/faults` of `portway`.
+    // Refusals that would quarantine a service port are in `tests/faults` of `agent`.
     let whole = [Error::Overrun, Error::Raced, Error::OutOfMemory, Error::NotPermitted].map(Answer::Error);
     let passing = [Answer::operation(0, libc::EBUSY), Answer::silence()];
     let refused = whole.into_iter().chain(passing).map(Fault::Refuse);

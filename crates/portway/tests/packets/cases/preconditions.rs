@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
+use observe::doctor::FindingStatus;
 use playground::{Family, patient};
-use portway::doctor::FindingStatus;
 
 use super::ALL;
 use crate::manifest::Service;

@@ -69,7 +69,7 @@ fn reaches(place: &Place, address: &str) -> bool {
 fn wait_for_addresses(place: &Place, addresses: &[&str]) {
     let wanted: BTreeSet<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
     place.until("portway knows the addresses", || {
-        let picture = portway::socket::picture(&place.path("run")).ok();
+        let picture = observe::socket::picture(&place.path("run")).ok();
         picture.and_then(|picture| picture.local_addresses).is_some_and(|known| wanted.is_subset(&known))
     });
 }
