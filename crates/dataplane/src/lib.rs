@@ -11,7 +11,6 @@ pub mod flows;
 pub mod host_changes;
 pub mod iptables;
 pub mod ipvs;
-pub mod leftovers;
 pub mod localhost;
 mod mode;
 pub mod nftables;
@@ -38,6 +37,7 @@ use model::flows::{StaleFlows, VanishedFlows};
 use model::{Family, ForwardingTable, Frontend, ServicePortId};
 
 pub use counted::{Counted, ModeMetric};
+pub use mode::leftovers;
 pub use mode::{
     Behaviour, ConntrackSettings, Deployment, DriftSource, ForeignWrites, HiddenRules, IsOfAService,
     LocalhostNodePorts, MASQUERADE_BIT, Mode, ModeSettings, ModeSpec, OpenError, OpenRequest, Opened,

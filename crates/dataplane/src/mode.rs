@@ -6,12 +6,14 @@
 //! | `facts` | deployment, behaviour, sections of upstream's config file |
 //! | `settings` | what the operator chose |
 //! | `open` | opening and rendering: requests, results, errors |
+//! | `leftovers` | what modes leave in a kernel when they serve no more, and how it goes |
 //! | `drift` | how writes of other programs are noticed |
 //!
 //! Absent on purpose: any particular mode. `registry.rs` is the list, which nothing here may know: modes use this file.
 
 mod drift;
 mod facts;
+pub mod leftovers;
 mod open;
 mod settings;
 mod spec;

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::http::{self, Request, Way};
 use crate::lock;
-use crate::serve::{Shared, refuse};
+use crate::refusal::refuse;
+use crate::shared::Shared;
 
 /// Where an Event lies: its namespace, and its name where it is there already.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,17 +29,19 @@ mod http;
 mod kubeconfig;
 mod list;
 pub mod objects;
+mod refusal;
 mod selector;
 mod serve;
 mod server;
+mod shared;
 mod store;
 mod tls;
 mod watch;
 
 pub use fault::{Fault, Requests};
 pub use kubeconfig::{User, kubeconfig};
-pub use serve::{CidrApi, Offers, Seen};
 pub use server::{MockApi, Options};
+pub use shared::{CidrApi, Offers, Seen};
 pub use store::{Backup, EVENTS, NODES, Resource, SERVICE_CIDRS, SERVICES, SLICES};
 pub use tls::{Certificates, signing_key};
 

@@ -1,6 +1,5 @@
 //! Lists: all at once, or in pages that belong to one version.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -8,23 +7,10 @@ use serde_json::json;
 
 use crate::http::{self, Request, Way};
 use crate::lock;
+use crate::refusal::refuse;
 use crate::selector::Selector;
-use crate::serve::{Shared, refuse};
+use crate::shared::{Page, Shared};
 use crate::store::{Resource, Stored};
-
-/// Lists of which somebody wants the rest.
-#[derive(Debug, Default)]
-pub(crate) struct Pages {
-    begun: BTreeMap<String, Page>,
-    count: u64,
-}
-
-/// What is left of a list.
-#[derive(Debug)]
-struct Page {
-    version: u64,
-    rest: Vec<Arc<Stored>>,
-}
 
 /// Answers a list.
 pub(crate) fn answer(

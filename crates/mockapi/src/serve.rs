@@ -1,93 +1,16 @@
 //! Who may come, and which answer a request gets.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use crate::fault::{Fault, Faults};
+use crate::fault::Fault;
 use crate::http::{self, Request, Way};
-use crate::list::{self, Pages};
-use crate::store::{EVENTS, Resource, SERVICE_CIDRS, SERVICES, Store};
+use crate::list;
+use crate::refusal::{refuse, status};
+use crate::shared::{CidrApi, Peer, Seen, Shared};
+use crate::store::{EVENTS, Resource, SERVICE_CIDRS, SERVICES};
 use crate::{events, lock, watch};
-
-/// What this server can do: newer ones can more.
-#[derive(Clone, Copy, Debug)]
-pub struct Offers {
-    /// A watch may begin with all objects (`sendInitialEvents`).
-    pub streaming_lists: bool,
-    /// The API of ServiceCIDRs.
-    pub service_cidrs: CidrApi,
-    /// Services can be selected by the field `spec.clusterIP`.
-    pub cluster_ip_field: bool,
-}
-
-/// How a server offers ServiceCIDRs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CidrApi {
-    /// As `v1`.
-    Stable,
-    /// As `v1beta1` alone.
-    Beta,
-    /// Not at all.
-    Absent,
-}
-
-impl Default for Offers {
-    fn default() -> Self {
-        Self { streaming_lists: true, service_cidrs: CidrApi::Stable, cluster_ip_field: true }
-    }
-}
-
-/// A request that came.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// When.
-    pub at: Instant,
-    /// The resource.
-    pub resource: Option<Resource>,
-    /// The parameters.
-    pub query: BTreeMap<String, String>,
-    /// The token, where one came with it.
-    pub token: Option<String>,
-}
-
-/// Everything that connections share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub(crate) store: Mutex<Store>,
-    /// Something happened in the store.
-    pub(crate) changed: Condvar,
-    pub(crate) faults: Mutex<Faults>,
-    pub(crate) offers: Mutex<Offers>,
-    /// Who may come; anybody, without.
-    pub(crate) tokens: Mutex<Option<BTreeSet<String>>>,
-    /// Who shows a client certificate may come, others not.
-    pub(crate) needs_certificate: AtomicBool,
-    /// Verbs and resources that nobody may use.
-    pub(crate) forbidden: Mutex<BTreeSet<(&'static str, Resource)>>,
-    pub(crate) seen: Mutex<Vec<Seen>>,
-    pub(crate) pages: Mutex<Pages>,
-    /// Events that clients wrote, in the order of their making.
-    pub(crate) events: Mutex<Vec<serde_json::Value>>,
-}
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    /// The connection is to end when this is false.
-    pub(crate) is_open: Arc<AtomicBool>,
-    pub(crate) has_certificate: bool,
-}
-
-impl Peer {
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
-    }
-}
 
 /// Answers one request. An error ends the connection.
 pub(crate) fn answer(shared: &Shared, peer: &Peer, request: &Request, out: &mut dyn Write) -> io::Result<()> {
@@ -202,24 +125,4 @@ fn one_line(out: &mut dyn Write, line: &str) -> io::Result<()> {
     http::begin_chunks(out)?;
     http::chunk(out, line.as_bytes(), Way::default(), 0)?;
     http::end_chunks(out)
-}
-
-/// Refuses with an object of the kind Status.
-pub(crate) fn refuse(
-    out: &mut dyn Write,
-    code: u16,
-    reason: &str,
-    message: &str,
-    headers: &[(&str, String)],
-) -> io::Result<()> {
-    http::send(out, code, headers, status(code, reason, message).as_bytes(), Way::default())
-}
-
-/// An object of the kind Status.
-pub(crate) fn status(code: u16, reason: &str, message: &str) -> String {
-    json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code
-    })
-    .to_string()
 }

@@ -12,7 +12,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::fault::{Fault, Requests};
-use crate::serve::{Offers, Peer, Seen, Shared, answer};
+use crate::serve::answer;
+use crate::shared::{Offers, Peer, Seen, Shared};
 use crate::store::{Backup, Resource};
 use crate::tls::Certificates;
 use crate::{http, lock};

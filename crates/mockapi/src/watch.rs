@@ -9,8 +9,9 @@ use serde_json::json;
 use crate::http::{self, Request, Way};
 use crate::list::too_large;
 use crate::lock;
+use crate::refusal::{refuse, status};
 use crate::selector::Selector;
-use crate::serve::{Peer, Shared, refuse, status};
+use crate::shared::{Peer, Shared};
 use crate::store::{Resource, Store};
 
 /// A watch looks so often whether it is to end.

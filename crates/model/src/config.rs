@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use crate::facts::{Node, Service, ServiceType};
+use crate::frontend::FrontendKind;
 use crate::name::ObjectRef;
 use crate::net::{Family, IpNet};
 use crate::report::Report;
-use crate::table::FrontendKind;
 
 /// The choices that decide packets. Everything else an operator can set belongs to the program, not to the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use std::net::IpAddr;
 
 use crate::cluster::{Cluster, VanishedEndpoints};
 use crate::config::NodePortAddress;
+use crate::frontend::Frontend;
 use crate::name::ServicePortId;
 use crate::net::{Family, Protocol};
-use crate::table::{Delta, ForwardingTable, Frontend, NodeView, ServicePort};
+use crate::table::{Delta, ForwardingTable, NodeView, ServicePort};
 
 /// A flow, as the connection tracker has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

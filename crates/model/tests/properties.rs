@@ -4,9 +4,9 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::Place;
 use model::facts::Fact;
 use model::fate::{Fate, Payload};
-use model::table::Place;
 use model::{Cluster, Config, Event, ForwardingTable, NodePortAddress, Packet, Promises, Rechoice, Report};
 use support::{Random, any_object, config, deletion, fact};
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result, Trying};
-use crate::place::Place;
+use crate::namespace::Namespace;
 
 /// Lines as `ip -batch` takes them.
 #[derive(Debug, Default)]
@@ -19,11 +19,11 @@ impl Batch {
     }
 
     /// Stops at the first line that is refused; the error names it.
-    pub(crate) fn run(self, place: &Place) -> Result<()> {
+    pub(crate) fn run(self, namespace: &Namespace, place: &str) -> Result<()> {
         let mut command = Command::new("ip");
         command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let doing = || format!("run `ip` in `{}`", place.name());
-        let mut child = place.namespace().spawn(command).trying(doing)?;
+        let doing = || format!("run `ip` in `{place}`");
+        let mut child = namespace.spawn(command).trying(doing)?;
         // An `ip` that ends early closes its input; what it says then is better than "broken pipe".
         let _closed = child.stdin.take().map(|mut input| input.write_all(self.lines.as_bytes()));
         let output = child.wait_with_output().trying(doing)?;
@@ -31,6 +31,6 @@ impl Batch {
             return Ok(());
         }
         let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Ip { place: place.name().into(), reason, batch: self.lines })
+        Err(Error::Ip { place: place.into(), reason, batch: self.lines })
     }
 }

@@ -48,6 +48,7 @@ pub mod latency;
 pub mod load;
 pub mod namespace;
 pub mod node;
+mod options;
 pub mod patience;
 pub mod ping;
 pub mod place;
@@ -60,6 +61,7 @@ pub mod statistics;
 mod stop;
 pub mod stray;
 pub mod topology;
+mod wiring;
 
 pub use balancer::Balancer;
 pub use client::{Ask, tcp, udp};
@@ -69,6 +71,7 @@ pub use latency::{Latencies, connect_latencies};
 pub use load::{Load, Stats, Work, many};
 pub use model::Protocol;
 pub use node::Node;
+pub use options::{Options, PodNetwork};
 pub use patience::patient;
 pub use ping::{Ping, ping};
 pub use place::Place;
@@ -77,7 +80,7 @@ pub use process::Process;
 pub use reply::{Outcome, Refusal, Reply};
 pub use sctp::sctp_init;
 pub use server::{Ports, Server};
-pub use topology::{Options, Playground, PodNetwork};
+pub use topology::Playground;
 
 /// Whether namespaces can be made here. Where they cannot, says so on standard error, in one line.
 pub fn available(test: &str) -> bool {

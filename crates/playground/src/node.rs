@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::ip::Batch;
+use crate::options::{Options, PodNetwork};
 use crate::ping::{Ping, ping};
 use crate::place::Place;
 use crate::plan::{self, Family, NODES};
 use crate::process::Process;
-use crate::topology::{HOST, Options, PodNetwork, ROUTER, add_addresses, add_routes, at_once};
+use crate::wiring::{HOST, ROUTER, add_addresses, add_routes, at_once};
 
 /// The bridge of [`PodNetwork::Bridged`].
 pub const BRIDGE: &str = "cni0";
@@ -114,7 +115,7 @@ impl Node {
         batch.add("link set lo up");
         self.add_uplink(&mut batch, "eth0");
         self.add_pod_network(&mut batch);
-        batch.run(&self.place)
+        self.place.carry_out(batch)
     }
 
     /// Gives the link to the outside, whatever its name is by now, the addresses and routes that the kernel took away when
@@ -122,7 +123,7 @@ impl Node {
     pub fn furnish_uplink(&self, link: &str) -> Result<()> {
         let mut batch = Batch::default();
         self.add_uplink(&mut batch, link);
-        batch.run(&self.place)?;
+        self.place.carry_out(batch)?;
         self.plug()?;
         self.wait_for_links()
     }
@@ -183,7 +184,7 @@ impl Node {
             }
         }
         add_routes(&mut batch, &plan::ANYWHERE, gateway);
-        batch.run(pod)
+        pod.carry_out(batch)
     }
 }
 

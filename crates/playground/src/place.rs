@@ -67,7 +67,11 @@ impl Place {
     pub fn ip<S: Into<String>>(&self, lines: impl IntoIterator<Item = S>) -> Result<()> {
         let mut batch = Batch::default();
         lines.into_iter().for_each(|line| batch.add(line));
-        batch.run(self)
+        self.carry_out(batch)
+    }
+
+    pub(crate) fn carry_out(&self, batch: Batch) -> Result<()> {
+        batch.run(&self.namespace, &self.name)
     }
 
     /// Writes settings below `/proc/sys/net`, such as `("ipv4/ip_forward", "1")`.

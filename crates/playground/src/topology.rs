@@ -7,48 +7,15 @@
 //! kernel has raised the carrier of every link before [`Playground::new`] returns.
 
 use std::collections::BTreeMap;
-use std::thread;
 
 use crate::error::{Error, Result};
 use crate::ip::Batch;
 use crate::node::Node;
+use crate::options::Options;
 use crate::place::Place;
 use crate::plan::{self, NODES, Pair, SERVICE_RANGES};
 use crate::server::{Ports, Server};
-
-/// How a node's pods are attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PodNetwork {
-    /// Each by a link of its own, named `veth…`, with a route to it.
-    #[default]
-    Routed,
-    /// All to one bridge, `cni0`, whose ports are named `veth…`.
-    Bridged,
-}
-
-/// What to build.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Client pods on each node: `client-a`, `client-a-1`, …
-    pub clients_per_node: usize,
-    /// Server pods on each node: `web-a-0`, `web-a-1`, …
-    pub servers_per_node: usize,
-    /// How pods are attached.
-    pub pod_network: PodNetwork,
-    /// What each server pod serves from the start; `None` for nothing.
-    pub serve: Option<Ports>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clients_per_node: 1,
-            servers_per_node: 3,
-            pod_network: PodNetwork::default(),
-            serve: Some(Ports::default()),
-        }
-    }
-}
+use crate::wiring::{HOST, ROUTER, add_addresses, add_routes, at_once};
 
 /// Two nodes with pods, an outside client, and the switch between them. Gone when dropped.
 #[derive(Debug)]
@@ -180,7 +147,7 @@ fn furnish_underlay(underlay: &Place, outside: &Place, nodes: &[Node]) -> Result
     for number in 1..=2 {
         add_routes(&mut batch, &plan::pod_networks(number), plan::node(number));
     }
-    batch.run(underlay)
+    underlay.carry_out(batch)
 }
 
 /// A port of the switch is named after the place it leads to.
@@ -205,63 +172,10 @@ fn furnish_outside(outside: &Place) -> Result<()> {
     for line in service_routes(plan::node(1)) {
         batch.add(line);
     }
-    batch.run(outside)
+    outside.carry_out(batch)
 }
 
 fn service_routes(node: Pair) -> Vec<String> {
     let gateway = |range: &str| if range.contains(':') { node.v6.to_string() } else { node.v4.to_string() };
     SERVICE_RANGES.iter().map(|range| format!("route replace {range} via {}", gateway(range))).collect()
-}
-
-/// Addresses that can be used at once.
-pub(crate) fn add_addresses(batch: &mut Batch, addresses: Pair, link: &str, prefixes: [u8; 2]) {
-    batch.add(format!("addr add {}/{} dev {link}", addresses.v4, prefixes[0]));
-    batch.add(format!("addr add {}/{} dev {link} nodad", addresses.v6, prefixes[1]));
-}
-
-/// One route of each family.
-pub(crate) fn add_routes<S: AsRef<str>>(batch: &mut Batch, networks: &[S; 2], gateway: Pair) {
-    batch.add(format!("route add {} via {}", networks[0].as_ref(), gateway.v4));
-    batch.add(format!("route add {} via {}", networks[1].as_ref(), gateway.v6));
-}
-
-/// Settings of a place that ends packets. They go in before the links, which copy the defaults
-/// when they are born: without that, IPv6 first checks its addresses for seconds.
-pub(crate) const HOST: &[(&str, &str)] = &[
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-    ("ipv4/conf/all/accept_redirects", "0"),
-    ("ipv6/conf/all/accept_dad", "0"),
-    ("ipv6/conf/default/accept_dad", "0"),
-    ("ipv6/conf/default/accept_ra", "0"),
-    ("ipv6/conf/default/router_solicitations", "0"),
-    // Many connections in a row, of which the kernel remembers each for a minute.
-    ("ipv4/ip_local_port_range", "10000 65000"),
-    ("ipv4/tcp_tw_reuse", "1"),
-];
-
-/// Settings of a place that passes packets on. Redirects would teach clients a way around the node.
-pub(crate) const ROUTER: &[(&str, &str)] = &[
-    ("ipv4/ip_forward", "1"),
-    ("ipv6/conf/all/forwarding", "1"),
-    ("ipv6/conf/default/forwarding", "1"),
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-    ("ipv4/conf/all/send_redirects", "0"),
-    ("ipv4/conf/default/send_redirects", "0"),
-    ("ipv4/conf/all/accept_redirects", "0"),
-    ("ipv6/conf/all/accept_dad", "0"),
-    ("ipv6/conf/default/accept_dad", "0"),
-    ("ipv6/conf/default/accept_ra", "0"),
-];
-
-/// Does the same for each, side by side; the first error wins.
-pub(crate) fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
-    thread::scope(|scope| {
-        let work = &work;
-        let workers: Vec<_> = all.iter().map(|one| scope.spawn(move || work(one))).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
 }

@@ -13,13 +13,21 @@ use crate::source::{File, word_positions};
 /// Which module directly below the root of a crate uses which.
 pub(super) struct Graph(BTreeMap<String, BTreeSet<String>>);
 
+/// What no program has, beside tests.
+const SIM: &str = "#[cfg(feature = \"sim\")]";
+
 /// The root of the crate, as a module.
 const ROOT: &str = "lib";
 
 impl Graph {
     /// Of the crate whose sources are in this folder, which ends with `/`.
     pub(super) fn of(files: &[File], folder: &str) -> Self {
-        let inside = |file: &&File| file.is_rust() && file.path.starts_with(folder) && !is_test(&file.path);
+        let inside = |file: &&File| {
+            file.is_rust()
+                && file.path.starts_with(folder)
+                && !is_test(&file.path)
+                && !is_simulated(&file.path)
+        };
         let modules: BTreeSet<&str> =
             files.iter().filter(inside).filter_map(|file| module_of(folder, &file.path)).collect();
         let root = find(files, &format!("{folder}lib.rs")).map(product_code).unwrap_or_default();
@@ -120,6 +128,11 @@ fn depth(folder: &str, path: &str) -> usize {
     if inside.ends_with("/mod.rs") { folders } else { folders + 1 }
 }
 
+/// Whether a file is behind the feature `sim`.
+fn is_simulated(path: &str) -> bool {
+    path.ends_with("/sim.rs") || path.contains("/sim/")
+}
+
 /// Whether a file is a test's alone.
 pub(super) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
@@ -160,9 +173,10 @@ fn is_used_in_root(root: &str, module: &str) -> bool {
     word_positions(root, module).any(|at| root[at + module.len()..].starts_with("::") && !is_handed_on(at))
 }
 
-/// The code that is in programs: without comments, literals and what `#[cfg(test)]` leaves out.
+/// The code that is in programs: without comments, literals and what `#[cfg(test)]` and the feature `sim` leave out.
 pub(super) fn product_code(file: &File) -> String {
-    let mut code = file.code();
+    let text = file.text.replace(SIM, "#[cfg(test)]");
+    let mut code = File { path: String::new(), text }.code();
     while let Some(at) = code.find("#[cfg(test)]") {
         let rest = &code[at..];
         let end = match (rest.find('{'), rest.find(';')) {

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use kernel::forward_filter::{Filter, Packet as Filtered, Verdict};
 use kernel::host::{RouteKind, RouteTable};
 use kernel::xtables;
+use model::Place;
 use model::fate::{OneOf, Payload};
 use model::net::{IpNet, show_address_and_port};
-use model::table::Place;
 use model::{
     Family, Fate, ForwardingTable, Frontend, FrontendKind, Packet, Promises, Protocol, ServicePortId,
 };

@@ -74,7 +74,7 @@ fn port_name(id: &ServicePortId) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use model::table::Place;
+    use model::Place;
     use model::{Protocol, ServiceName};
 
     use super::*;

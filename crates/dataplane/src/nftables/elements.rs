@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use kernel::nft::{Comment, Element, Part, Value};
-use model::table::{AllowedSources, How, Place};
+use model::Place;
+use model::table::{AllowedSources, How};
 use model::{Action, Family, Frontend, FrontendKind, Pool, Protocol, Route, ServicePort};
 
 use super::class::{Class, Door, Forward, MOST_STICKY_SLOTS};

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use dataplane::relay::{At, Counters, Listener, ListenerId, Options, Purpose, Relay, Relays as _};
 use kernel::socket::Kind;
+use model::Place;
 use model::net::{Family, Protocol};
-use model::table::{How, Place};
+use model::table::How;
 use model::{Endpoint, Pool, ServiceName, ServicePortId};
 
 /// Nothing here takes longer unless it is broken.

@@ -13,6 +13,7 @@
 //! | `netlink`, `listing`, `listed` | the real thing: [`Netlink`]; what it holds |
 //! | `packets` | what the rules of one chain have counted |
 //! | `foreign` | rules of other programs, of every family, as one packet meets them |
+//! | `iptables_text` | a rule of either kind of table, as the iptables programs print it |
 //! | `other_tables` | tables of other programs as chains and rules that can be deleted: [`OtherTables`] |
 //! | `monitor`, `probe` | what others change; what this kernel can do |
 //!
@@ -44,6 +45,7 @@ mod expression;
 pub(crate) mod foreign;
 #[cfg(test)]
 mod fuzzed;
+pub(crate) mod iptables_text;
 mod listed;
 mod listing;
 mod monitor;

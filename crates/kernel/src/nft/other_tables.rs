@@ -7,6 +7,7 @@
 
 use super::error::Result;
 use super::foreign::{Step, known, step};
+use super::iptables_text;
 use super::netlink::Netlink;
 use super::object::{Chain, Family, Name};
 use super::wire::object::{
@@ -15,7 +16,6 @@ use super::wire::object::{
 use super::wire::{kind, read, userdata};
 use super::{Kernel, Rule};
 use crate::netlink::{self, Attributes};
-use crate::xtables::steps;
 
 /// A rule of another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl OtherRule {
     /// A rule that these types can say, under its number.
     pub fn known(handle: u64, rule: &Rule, family: Family) -> Self {
         let steps: Vec<Step> = rule.compile(family).into_iter().map(known).collect();
-        let text = steps::rule(rule.comment.as_ref().map(super::Comment::as_str), &steps);
+        let text = iptables_text::rule(rule.comment.as_ref().map(super::Comment::as_str), &steps);
         Self { chain: rule.chain.clone(), handle, text }
     }
 }
@@ -84,6 +84,6 @@ fn rule(attributes: Attributes<'_>) -> netlink::Result<(String, OtherRule)> {
             _ => {}
         }
     }
-    let text = steps::rule(comment.as_ref().map(super::Comment::as_str), &steps);
+    let text = iptables_text::rule(comment.as_ref().map(super::Comment::as_str), &steps);
     Ok((table, OtherRule { chain: chain.into(), handle, text }))
 }

@@ -13,6 +13,7 @@ use libc::{c_int, socklen_t};
 
 use super::programs::legacy_tables;
 use super::{Family, Table};
+use crate::nft::iptables_text::text;
 use crate::socket::sys::{check, socket};
 
 /// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES`; those of IPv6 have the same numbers.
@@ -210,11 +211,6 @@ fn names(family: Family, entries: &[u8]) -> io::Result<Vec<String>> {
     // The last one begins no chain: it is the end.
     found.pop();
     Ok(found)
-}
-
-/// Up to the zero that ends it.
-pub(super) fn text(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 pub(super) fn short(bytes: &[u8], at: usize) -> io::Result<usize> {

@@ -6,8 +6,9 @@
 use std::io;
 
 use super::Family;
-use super::legacy::{TARGET_HEAD, again, entries, odd, text};
+use super::legacy::{TARGET_HEAD, again, entries, odd};
 use super::legacy_rules::{Entry, Layout, is_head, split};
+use crate::nft::iptables_text::text;
 use crate::rule_packets::RulePackets;
 
 /// The counts of the rules of a chain that somebody made; nothing where there is no such chain. The table must be there.

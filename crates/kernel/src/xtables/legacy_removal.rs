@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::Family;
-use super::legacy::{TARGET_HEAD, number, odd, text};
+use super::legacy::{TARGET_HEAD, number, odd};
 use super::legacy_rules::{
     Entry, HOOK_ENTRIES, HOOKS, Layout, UNDERFLOWS, is_head, matches, rule, size, split, verdict,
 };
 use super::orders::Orders;
-use super::steps;
 use crate::nft::Name;
 use crate::nft::foreign::Step;
+use crate::nft::iptables_text::{self, text};
 
 /// The chain of each hook.
 const OF_HOOK: [&str; HOOKS] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
@@ -93,7 +93,7 @@ impl<'a> Block<'a> {
         self.entries.len()
     }
 
-    /// The table as `iptables-save` prints it, as far as `steps` can tell.
+    /// The table as `iptables-save` prints it, as far as `iptables_text` can tell.
     pub(super) fn text(&self, table: &str) -> io::Result<String> {
         let mut lines = vec![format!("*{table}")];
         for Place { name, head, last, .. } in &self.chains {
@@ -117,7 +117,7 @@ impl<'a> Block<'a> {
     }
 
     fn rule(&self, entry: usize) -> io::Result<String> {
-        Ok(steps::rule(None, &rule(&self.layout, &self.starts, &self.entries[entry])?))
+        Ok(iptables_text::rule(None, &rule(&self.layout, &self.starts, &self.entries[entry])?))
     }
 
     fn place(&self, name: &str) -> Option<&Place> {

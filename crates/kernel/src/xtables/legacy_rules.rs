@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::Family;
-use super::legacy::{
-    HEAD_OF_CHAIN, NAME, TARGET_HEAD, TARGET_NAME, again, entries, number, odd, short, text,
-};
+use super::legacy::{HEAD_OF_CHAIN, NAME, TARGET_HEAD, TARGET_NAME, again, entries, number, odd, short};
 use super::programs::legacy_tables;
 use crate::nft::foreign::{Comparison, Origin, Step};
+use crate::nft::iptables_text::text;
 use crate::nft::{Name, Policy, Register, Verdict};
 
 /// The tables that have a chain on the forward hook, in the order in which the kernel runs them.
@@ -369,7 +368,7 @@ mod tests {
             bytes[layout.matches + TARGET_HEAD..][..4].copy_from_slice(&(-2_i32).to_ne_bytes());
             bytes[at] = value;
             let entries = split(&layout, &bytes).expect("it is right");
-            crate::xtables::steps::rule(
+            crate::nft::iptables_text::rule(
                 None,
                 &rule(&layout, &BTreeMap::new(), &entries[0]).expect("it is right"),
             )

@@ -1,6 +1,6 @@
 //! The legacy tables, without their program: read and replaced through the kernel's own socket options.
 //!
-//! In: the network namespace of the calling thread. Out: the same text as the program prints, as far as `steps` can tell; and a text that only
+//! In: the network namespace of the calling thread. Out: the same text as the program prints, as far as `iptables_text` can tell; and a text that only
 //! removes is carried out, each table at once. It needs `CAP_NET_ADMIN`, and not `CAP_NET_RAW`, which the program needs for its socket.
 //!
 //! All programs that write legacy tables exchange them whole, and hold a lock meanwhile. So does this one, with the same lock.

@@ -9,7 +9,6 @@
 //! | `legacy` | which chains are in legacy tables, for those who may not start their programs: [`Legacy`] |
 //! | `legacy_rules` | the rules in legacy tables on the forward hook, without their programs |
 //! | `legacy_packets` | what the rules of one chain of a legacy table have counted |
-//! | `steps` | a rule of either kind of table, as the programs print it |
 //! | `nft_tables`, `legacy_tables` | the tables without their program: [`NftTables`], [`LegacyTables`] |
 //! | `orders` | which chains and rules a restore text removes |
 //! | `legacy_removal` | the entries of a legacy table without some of its rules and chains |
@@ -40,7 +39,6 @@ mod process;
 mod programs;
 mod rule;
 mod saved;
-pub(crate) mod steps;
 
 use std::fmt;
 

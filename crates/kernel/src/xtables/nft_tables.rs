@@ -1,6 +1,6 @@
 //! The tables of iptables-nft, without the program: they are ordinary tables of `nf_tables`.
 //!
-//! In: `nf_tables`. Out: the same text as the program prints, as far as `steps` can tell; and a text that only removes is carried out,
+//! In: `nf_tables`. Out: the same text as the program prints, as far as `iptables_text` can tell; and a text that only removes is carried out,
 //! each table in one transaction.
 //!
 //! Absent on purpose: adding rules, which the program alone can.

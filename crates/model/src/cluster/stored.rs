@@ -10,8 +10,8 @@ use super::node_names::NodeNames;
 use crate::facts::{EndpointFact, EndpointSlice, SlicePort};
 use crate::name::SliceName;
 use crate::net::Protocol;
+use crate::place::Place;
 use crate::report::Report;
-use crate::table::Place;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredSlice {

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use crate::config::Config;
 use crate::facts::{IpMode, Service};
+use crate::frontend::FrontendKind;
 use crate::net::{Family, Protocol};
-use crate::table::FrontendKind;
 
 #[derive(Debug, Default)]
 pub(crate) struct Vips {

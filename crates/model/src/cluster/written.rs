@@ -16,7 +16,7 @@ use crate::net::Family;
 use crate::object::{
     EMBEDDED_CONTROLLER, MANAGED_BY_LABEL, PROXY_NAME_LABEL, SERVICE_NAME_LABEL, WEIGHTS_ANNOTATION,
 };
-use crate::table::Place;
+use crate::place::Place;
 
 /// Stands for the name of any node that is not this one.
 const ANOTHER_NODE: &str = "another-node";

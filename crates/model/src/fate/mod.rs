@@ -13,11 +13,11 @@ pub use packet::{Packet, Payload};
 pub use promises::{Loopback, Promises, Refusal, Remembered};
 pub use why::Why;
 
+use crate::frontend::{Frontend, FrontendKind};
 use crate::name::ServicePortId;
 use crate::net::{Family, Protocol, show_address_and_port};
-use crate::table::{
-    Action, ForwardingTable, Frontend, FrontendKind, Masquerade, Place, Pool, Route, ServicePort,
-};
+use crate::place::Place;
+use crate::table::{Action, ForwardingTable, Masquerade, Pool, Route, ServicePort};
 
 /// A packet's fate, with the reasons in the order in which they were found.
 #[derive(Clone, Debug, PartialEq, Eq)]

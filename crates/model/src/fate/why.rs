@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::frontend::{Frontend, FrontendKind};
 use crate::name::{ServiceName, ServicePortId};
 use crate::net::IpNet;
-use crate::table::{Absence, Frontend, FrontendKind, How, Masquerade};
+use crate::table::{Absence, How, Masquerade};
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

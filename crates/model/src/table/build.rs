@@ -9,13 +9,15 @@ use super::choose::{self, Choice};
 use super::node_view::NodeView;
 use super::slots;
 use super::types::{
-    Absence, Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, Masquerade, Place,
-    Pool, Route, ServicePort, Trouble,
+    Absence, Action, AllowedSources, Claim, Endpoint, HealthCheck, Masquerade, Pool, Route, ServicePort,
+    Trouble,
 };
 use crate::cluster::{Cluster, port_ids};
 use crate::facts::{External, IpMode, Policy, PortSpec, Service};
+use crate::frontend::{Frontend, FrontendKind};
 use crate::name::{ObjectRef, ServiceName, ServicePortId};
 use crate::net::{ByFamily, Family, IpNet, Protocol};
+use crate::place::Place;
 use crate::report::Report;
 
 /// The service port `id`, if this node serves it.

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::types::Place;
 use crate::cluster::{Cluster, StoredEndpoint, StoredSlice, Vips};
 use crate::facts::Weight;
 use crate::name::{ObjectRef, ServicePortId};
 use crate::net::{ByFamily, Family};
 use crate::object::weight_of;
+use crate::place::Place;
 use crate::report::Report;
 
 /// An endpoint that could be used.

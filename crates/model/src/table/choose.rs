@@ -8,7 +8,8 @@
 //! nothing, first those for nodes, then those for zones. They never apply to the choice of this node alone.
 
 use super::candidates::Candidate;
-use super::types::{How, Place};
+use super::types::How;
+use crate::place::Place;
 
 /// The endpoints that may be used, and how they were chosen. Empty when there is none.
 #[derive(Debug)]

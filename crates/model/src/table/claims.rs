@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::types::{Claim, Frontend};
+use super::types::Claim;
+use crate::frontend::Frontend;
 use crate::name::ServicePortId;
 use crate::net::Protocol;
 

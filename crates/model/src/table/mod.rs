@@ -18,11 +18,11 @@ use std::sync::Arc;
 use claims::Claims;
 pub use node_view::{NodeView, PodDetector};
 pub use types::{
-    Absence, Action, AllowedSources, Claim, Endpoint, Frontend, FrontendKind, HealthCheck, How, Masquerade,
-    Place, Pool, Route, ServicePort,
+    Absence, Action, AllowedSources, Claim, Endpoint, HealthCheck, How, Masquerade, Pool, Route, ServicePort,
 };
 
 use crate::cluster::{Changed, Cluster, VanishedEndpoints, add_vanished, port_ids};
+use crate::frontend::{Frontend, FrontendKind};
 use crate::name::{ObjectRef, ServiceName, ServicePortId};
 use crate::net::{Family, IpNet};
 use crate::report::Report;

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 use dataplane::relay::{At, Listener, ListenerId, Options, Purpose, Relay, Relays as _};
+use model::Place;
 use model::net::{Family, Protocol};
-use model::table::{How, Place};
+use model::table::How;
 use model::{Endpoint, Pool, ServiceName, ServicePortId};
 
 /// The first argument that asks for this role; a pair `PORT:ENDPOINT` for each listener follows, UDP last.

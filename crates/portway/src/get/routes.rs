@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use model::table::{Endpoint, How, Masquerade, Place};
+use model::Place;
+use model::table::{Endpoint, How, Masquerade};
 use model::{Action, FrontendKind, Pool, Route, ServicePort};
 use observe::picture::Picture;
 use observe::traffic::{Carried, Traffic};

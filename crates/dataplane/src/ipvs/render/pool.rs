@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kernel::ipset::Entry;
 use kernel::ipvs::{VirtualServer, What};
-use model::table::Place as Where;
+use model::Place as Where;
 use model::{Action, Endpoint, Family, Pool};
 
 use crate::ipvs::items::Item;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use model::Endpoint;
-use model::table::{How, Place};
+use model::Place;
+use model::table::How;
 
 use super::*;
 

@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::legacy::text;
-use crate::nft::foreign::{Comparison, Origin, Step};
-use crate::nft::{Register, Verdict};
+use super::foreign::{Comparison, Origin, Step};
+use super::{Register, Verdict};
 
 /// Keys of `nf_tables` for the names of interfaces.
 const IN_NAME: u32 = 6;
@@ -156,6 +155,11 @@ fn is_to_this_host(info: &[u8]) -> Option<bool> {
 
 fn half(info: &[u8], at: usize) -> Option<u16> {
     info.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+/// Up to the zero that ends it.
+pub(crate) fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
