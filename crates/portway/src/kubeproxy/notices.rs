@@ -14,6 +14,15 @@ use dataplane::Mode;
 /// What upstream's default becomes.
 const UPSTREAMS_NEXT: &str = "nftables";
 
+/// What upstream's Event says where no mode was chosen, in its words, so that who searches for them finds these nodes too.
+pub(crate) fn note_of_default(mode: Mode) -> String {
+    format!(
+        "No kube-proxy mode specified: defaulting to '{mode}'. Note that in Kubernetes 1.40 the default mode will switch to \
+         '{UPSTREAMS_NEXT}'. If you wish to continue using '{mode}' mode, you must explicitly specify 'mode: {mode}' in the kube-proxy \
+         config file, or '--proxy-mode {mode}' on the kube-proxy command line."
+    )
+}
+
 /// Whether node ports answer on every address where nobody says otherwise.
 fn answers_everywhere(mode: Mode) -> bool {
     mode.semantics().default_node_port_addresses == NodePortAddress::All

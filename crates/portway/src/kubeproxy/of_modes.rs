@@ -23,8 +23,9 @@ pub fn default_mode() -> Mode {
 
 /// The mode and all that this document chooses for it.
 pub(super) fn mode_settings(document: &Document, mode: Mode) -> ModeSettings {
-    // `localhostNodePorts` is served by listening, without `route_localnet`; upstream's field is one of the iptables mode alone.
-    let is_off = mode == default_mode() && document.iptables.localhost_node_ports == Some(false);
+    // `localhostNodePorts` is served by listening, without `route_localnet`.
+    let section = mode.sections().localhost;
+    let is_off = section.is_some_and(|section| json!(document)[section]["localhostNodePorts"] == false);
     let bit = masquerade(document, mode)["masqueradeBit"].as_u64();
     ModeSettings {
         mode,

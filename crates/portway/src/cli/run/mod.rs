@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use apiserver::{Access, AccessError, KubeconfigFile};
+use dataplane::programs;
 use model::Config;
 
 use super::args::Shared;
@@ -106,7 +107,7 @@ fn stand_by(successor: Successor) -> Failure {
 fn failure_by_options(error: &RunError) -> Failure {
     match error {
         RunError::Hidden { .. } => {
-            Failure::refused(format!("{error}; `--iptables-program` chooses one in spite of them"))
+            Failure::refused(format!("{error}; `--{}` chooses one in spite of them", programs::FLAG))
         }
         error => failure(error),
     }
