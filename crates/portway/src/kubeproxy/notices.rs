@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::fields::{FIELDS, Field, Status};
 use super::gates;
-use dataplane::Mode;
+use dataplane::{Mode, registry};
 
 /// What upstream's default becomes.
 const UPSTREAMS_NEXT: &str = "nftables";
@@ -63,7 +63,8 @@ fn advice(document: &Document, mode: Mode) -> Vec<String> {
     }
     advice.extend(half_of_two_families(document, mode));
     if !document.port_range.is_empty() && !mode.has_field("portRange") {
-        advice.push("`portRange` means something in mode userspace alone".to_owned());
+        let modes = registry::names_of(|mode| mode.has_field("portRange"));
+        advice.push(format!("`portRange` means something in mode {modes} alone"));
     }
     advice
 }

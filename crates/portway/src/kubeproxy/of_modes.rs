@@ -141,6 +141,14 @@ fn at<'a>(document: &'a Value, path: &str) -> &'a Value {
 /// Upstream's sections of modes, each with fields of its own.
 const OF_UPSTREAM: [&str; 3] = ["iptables", "ipvs", "nftables"];
 
+/// Whether a field is in a section of a mode that upstream does not have.
+#[cfg(test)]
+pub(super) fn is_of_an_own_section(path: &str) -> bool {
+    let section = path.split_once('.').map(|(section, _)| section);
+    let is_of_a_mode = registry::MODES.iter().any(|mode| mode.has_field(path));
+    is_of_a_mode && section.is_some_and(|section| !OF_UPSTREAM.contains(&section))
+}
+
 /// The sections of modes that upstream does not have: their fields and no other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]

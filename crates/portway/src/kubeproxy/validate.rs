@@ -66,21 +66,19 @@ impl Errors {
         }
     }
 
-    /// Upstream looks at that of nftables in its mode alone.
+    /// That of another section than the default mode's counts in modes alone that have it there, as upstream has it.
     fn bits(&mut self, document: &Document, mode: Option<Mode>) {
         let must = "must be within the range [0, 31]";
-        let bit = document.iptables.masquerade_bit.unwrap_or(14);
-        self.check((0..=31).contains(&bit), "iptables.masqueradeBit", bit, must);
-        if mode.is_some_and(|mode| mode.sections().masquerade == "nftables") {
-            let bit = document.nftables.masquerade_bit.unwrap_or(14);
-            self.check((0..=31).contains(&bit), "nftables.masqueradeBit", bit, must);
-        }
+        let usual = document.iptables.masquerade_bit.unwrap_or(14);
+        self.check((0..=31).contains(&usual), "iptables.masqueradeBit", usual, must);
         let Some(mode) = mode else { return };
-        let (section, bit) =
-            (mode.sections().masquerade, masquerade(document, mode)["masqueradeBit"].as_i64());
-        let bit = bit.unwrap_or(14);
+        let bit = masquerade(document, mode)["masqueradeBit"].as_i64().unwrap_or(14);
+        let path = format!("{}.masqueradeBit", mode.sections().masquerade);
+        if mode.sections().masquerade != default_mode().sections().masquerade {
+            self.check((0..=31).contains(&bit), &path, bit, must);
+        }
         if let Some(must) = mode.objection_to_masquerade_bit(bit) {
-            self.check(false, &format!("{section}.masqueradeBit"), bit, must);
+            self.check(false, &path, bit, must);
         }
     }
 
