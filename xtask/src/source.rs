@@ -1,4 +1,4 @@
-//! The repository as text: its files, and Rust code without comments and strings.
+//! The repository as text: its files, Rust code without comments and strings, and the strings alone.
 //!
 //! In: a folder. Out: the files that belong to the project, with paths relative to it, in order.
 //!
@@ -58,21 +58,45 @@ impl File {
     pub(crate) fn code(&self) -> String {
         code(&self.text)
     }
+
+    /// The literals with a blank in place of each character of anything else; lines stay lines.
+    #[cfg(test)]
+    pub(crate) fn literals(&self) -> String {
+        literals(&self.text)
+    }
 }
 
 fn code(text: &str) -> String {
+    keep(text, |part| part == Part::Code)
+}
+
+#[cfg(test)]
+fn literals(text: &str) -> String {
+    keep(text, |part| part == Part::Literal)
+}
+
+/// What a piece of the text is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Code,
+    Comment,
+    Literal,
+}
+
+/// The text with a blank in place of each character that is not kept.
+fn keep(text: &str, is_kept: fn(Part) -> bool) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut result = String::with_capacity(text.len());
     let mut at = 0;
     while at < characters.len() {
-        let length = blank_length(&characters, at);
-        if length == 0 {
-            result.push(characters[at]);
-            at += 1;
-            continue;
-        }
+        let (part, length) = match blank_length(&characters, at) {
+            0 => (Part::Code, 1),
+            length if characters[at] == '/' => (Part::Comment, length),
+            length => (Part::Literal, length),
+        };
         let end = (at + length).min(characters.len());
-        result.extend(characters[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+        let shown = |c: &char| if *c == '\n' || is_kept(part) { *c } else { ' ' };
+        result.extend(characters[at..end].iter().map(shown));
         at = end;
     }
     result
@@ -178,6 +202,17 @@ mod tests {
             ("/* unfinished", "             "),
         ] {
             assert_eq!(code(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn literals_are_all_that_is_left_of_a_text() {
+        for (text, expected) in [
+            ("a \"b\" // \"c\"", "  \"b\"       "),
+            ("f('a', r#\"b\"#) /* 'c' */", "  'a'  r#\"b\"#           "),
+            ("\"a\nb\" c", "\"a\nb\"  "),
+        ] {
+            assert_eq!(literals(text), expected, "{text}");
         }
     }
 

@@ -11,6 +11,7 @@ mod breaches;
 mod cycles;
 mod imports;
 mod modes;
+mod names;
 
 use crate::source::{File, read_tree, word_positions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -444,7 +445,7 @@ fn no_mode_depends_on_another_also_not_through_what_they_share() {
 
 #[test]
 fn no_mode_is_named_outside_its_folder() {
-    assert_kept(modes::are_named_at_home);
+    assert_kept(names::are_at_home);
 }
 
 #[test]

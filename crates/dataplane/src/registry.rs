@@ -30,6 +30,15 @@ pub fn product_modes() -> impl Iterator<Item = Mode> + Clone {
     MODES.iter().copied().filter(|mode| !mode.is_test_only())
 }
 
+/// Names of modes of programs, for sentences: `ipvs` or `ipvs and userspace`.
+pub fn names_of(is_meant: impl Fn(Mode) -> bool) -> String {
+    let names: Vec<&str> = product_modes().filter(|mode| is_meant(*mode)).map(|mode| mode.name()).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// Interfaces whose addresses are all Services', whichever mode made them.
 pub fn service_interfaces() -> Vec<&'static str> {
     MODES.iter().filter_map(|mode| mode.service_interface()).collect()

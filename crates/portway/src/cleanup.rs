@@ -15,26 +15,31 @@ use super::mode_flags::{Cleanup, ModeFlags, ModeName, refuse_foreign_settings};
 use super::run::failure;
 use super::said::{Failure, Said};
 
-const EXAMPLES: &str = "\
-Examples:
-  portway cleanup                                  the tables of the nftables mode
-  portway cleanup --mode iptables                  the chains of the iptables mode, ours or upstream's, of both programs
-  portway cleanup --mode userspace                 the same: also those that upstream's old userspace mode left
-  portway cleanup --mode ipvs                      virtual servers, sets, addresses and rules, ours or upstream's
-  portway cleanup --force                          also while a portway runs, which will write its rules again
-
-Services stop working on this node the moment their rules are gone.";
+/// A line for each mode, in its words.
+fn examples() -> String {
+    let command = |mode: Mode| {
+        if mode == registry::default_mode() { "cleanup".to_owned() } else { format!("cleanup --mode {mode}") }
+    };
+    let of_modes = registry::product_modes().map(|mode| (command(mode), mode.cleanup_about()));
+    let force = ("cleanup --force".to_owned(), "also while a portway runs, which will write its rules again");
+    let line = |(command, about): (String, &str)| format!("  portway {command:<40} {about}");
+    let lines: Vec<String> = of_modes.chain([force]).map(line).collect();
+    format!(
+        "Examples:\n{}\n\nServices stop working on this node the moment their rules are gone.",
+        lines.join("\n")
+    )
+}
 
 /// `portway cleanup`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = examples())]
 pub(super) struct CleanupArgs {
     /// Also while a portway runs on this node
     #[arg(long)]
     force: bool,
 
-    /// The mode whose rules go. Without it those of nftables go, and what there is of others is told: chains of the modes iptables and
-    /// userspace have upstream's names, so they go only when they are asked for, and together
+    /// The mode whose rules go. Without it those of the default mode go, and what there is of others is told: chains have upstream's names,
+    /// so those of all modes go only when they are asked for, and together
     #[arg(long, value_parser = ModeName)]
     mode: Option<Mode>,
 

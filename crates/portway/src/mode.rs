@@ -23,7 +23,7 @@ use super::said::Failure;
 /// The options.
 #[derive(Args, Debug)]
 pub(super) struct ModeArgs {
-    /// The mode; without it that of the running portway where no `--from` is given, else nftables
+    /// The mode; without it that of the running portway where no `--from` is given, else the default mode
     #[arg(long, value_parser = ModeName)]
     mode: Option<Mode>,
 

@@ -1,7 +1,7 @@
 //! `portway render`: what a mode would write to the kernel, as text, without root.
 
 use clap::Args;
-use dataplane::RenderRequest;
+use dataplane::{RenderRequest, registry};
 use model::Family;
 
 use super::args::Shared;
@@ -10,26 +10,26 @@ use super::said::{Failure, Said};
 use super::values::Words;
 use super::view::{Memory, View};
 
-const EXAMPLES: &str = "\
-Examples:
-  portway render --mode nftables --from examples
-  portway render --from examples | nft -c -f -          asks nft whether it understands
-  portway render --mode iptables --from examples | iptables-restore --noflush --test
-  portway render --mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test
-  portway render --mode userspace --from examples       the chains of the first guides; ports are examples
-  portway render --mode ipvs --from examples            sets, virtual servers, rules and addresses
-  portway render --from /etc/portway --config /etc/portway/config.conf
-
-nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.";
+/// Those of each mode, and of all.
+fn examples() -> String {
+    let of_modes = registry::product_modes().flat_map(|mode| mode.render_examples());
+    let all = of_modes.chain(&["--from /etc/portway --config /etc/portway/config.conf"]);
+    let lines: Vec<String> = all.map(|arguments| format!("  portway render {arguments}")).collect();
+    format!(
+        "Examples:\n{}\n\n\
+         nft 1.0.6 aborts on the text of a sticky IPv6 Service; newer ones read it. Writing to the kernel needs no nft.",
+        lines.join("\n")
+    )
+}
 
 /// `portway render`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = examples())]
 pub(super) struct RenderArgs {
     #[command(flatten)]
     mode: ModeArgs,
 
-    /// Modes iptables, userspace and ipvs: the family, of which each has a program of its own
+    /// The family, for modes whose text is of one: each has a program of its own
     #[arg(long, value_name = "FAMILY", value_parser = Words::<FamilyName>::called("family"), default_value = "ipv4")]
     family: FamilyName,
 }

@@ -215,7 +215,7 @@ fn a_mode_that_depends_on_another_is_noticed() {
 fn a_mode_that_is_named_elsewhere_is_noticed() {
     let path = "crates/portway/src/run.rs";
     check(
-        modes::are_named_at_home,
+        names::are_at_home,
         &[
             (&[REGISTRY, (path, "if mode == dataplane::ipvs::MODE {}")], 1),
             (&[REGISTRY, (path, "if mode.name() == \"ipvs\" {}")], 1),
@@ -241,6 +241,72 @@ fn a_mode_that_is_named_elsewhere_is_noticed() {
             ),
         ],
     );
+}
+
+const RUN: &str = "crates/portway/src/cli/run.rs";
+
+/// How often a mode's name is noticed in this code of the command line.
+fn names_in(cases: &[(&str, usize)]) {
+    for (code, expected) in cases {
+        check(names::are_at_home, &[(&[REGISTRY, (RUN, code)], *expected)]);
+    }
+}
+
+#[test]
+fn a_mode_that_is_named_within_a_text_is_noticed() {
+    names_in(&[
+        ("return Err(\"SCTP is not carried: use ipvs\");", 1),
+        ("let text = \"two lines, \\\n    and mode `ipvs` in the second\";", 1),
+        ("let flag = r#\"--ipvs-scheduler\"#;", 1),
+        ("let metric = \"sync_proxy_rules_ipvs_total\";", 1),
+        ("let text = \"nftables or ipvs\";", 2),
+        ("let text = \"modes:\\nipvs\";", 1),
+        ("let text = \"no mode is named: ipvsadm, nftablesque\"; // but \"ipvs\" here", 0),
+    ]);
+}
+
+#[test]
+fn a_mode_that_is_named_in_a_part_of_an_identifier_is_noticed() {
+    names_in(&[
+        ("fn ipvs_scheduler() {}", 1),
+        ("let nftables_only = true;", 1),
+        ("struct IpvsStatus;", 1),
+        ("const BITS_OF_IPVS: u8 = 1;", 1),
+        ("fn is_ipvs(mode: Mode) -> bool { true }", 1),
+        ("let ipvsadm = 1;", 0),
+        ("kernel::ipvs::Netlink::open()", 0),
+    ]);
+}
+
+#[test]
+fn a_match_arm_of_a_mode_is_noticed() {
+    names_in(&[
+        ("match mode.name() { \"ipvs\" => 1, _ => 2 }", 1),
+        ("match kind { Kind::Nftables => 1, _ => 2 }", 1),
+        ("match name { \"nftables\" | \"ipvs\" => 1, _ => 2 }", 2),
+        ("match table { \"nat\" => 1, _ => 2 }", 0),
+    ]);
+}
+
+#[test]
+fn a_mode_that_is_named_in_the_help_of_an_argument_is_noticed() {
+    let line = |after: &str| format!("/// Of mode ipvs alone\n{after}\nfield: u8,");
+    names_in(&[(&line("#[arg(long)]"), 1), (&line("#[command(flatten)]"), 1), (&line("#[must_use]"), 0)]);
+}
+
+#[test]
+fn a_program_of_the_system_is_no_mode() {
+    let registry = (REGISTRY.0, "static MODES: &[Mode] = &[crate::iptables::MODE];");
+    let cases = [
+        ("let program = \"iptables-nft\";", 0),
+        ("let text = \"`iptables-legacy-save` shows them\";", 0),
+        ("let chain = \"KUBE-IPTABLES-HINT\";", 0),
+        ("let text = \"use `--mode iptables`\";", 1),
+        ("let text = \"iptables-nft, or mode iptables\";", 1),
+    ];
+    for (code, expected) in cases {
+        check(names::are_at_home, &[(&[registry, (RUN, code)], expected)]);
+    }
 }
 
 #[test]

@@ -175,8 +175,15 @@ fn is_used_in_root(root: &str, module: &str) -> bool {
 
 /// The code that is in programs: without comments, literals and what `#[cfg(test)]` and the feature `sim` leave out.
 pub(super) fn product_code(file: &File) -> String {
-    let text = file.text.replace(SIM, "#[cfg(test)]");
-    let mut code = File { path: String::new(), text }.code();
+    product_parts(file).0
+}
+
+/// The code that is in programs, and the literals that are: each with blanks where the other is. What is not ASCII is blank.
+pub(super) fn product_parts(file: &File) -> (String, String) {
+    let ascii =
+        |text: String| -> String { text.chars().map(|c| if c.is_ascii() { c } else { ' ' }).collect() };
+    let file = File { path: String::new(), text: file.text.replace(SIM, "#[cfg(test)]") };
+    let (mut code, mut literals) = (ascii(file.code()), ascii(file.literals()));
     while let Some(at) = code.find("#[cfg(test)]") {
         let rest = &code[at..];
         let end = match (rest.find('{'), rest.find(';')) {
@@ -184,8 +191,11 @@ pub(super) fn product_code(file: &File) -> String {
             (Some(_), _) => body_end(&rest[12..]).map_or(rest.len(), |end| end + 12),
             (None, semicolon) => semicolon.map_or(rest.len(), |at| at + 1),
         };
-        let blank: String = rest[..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        code.replace_range(at..at + end, &blank);
+        for text in [&mut code, &mut literals] {
+            let blank: String =
+                text[at..at + end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+            text.replace_range(at..at + end, &blank);
+        }
     }
-    code
+    (code, literals)
 }

@@ -6,9 +6,9 @@
 //! Absent on purpose: how they are sent. The loop hands them over and goes on.
 
 use apiserver::{Announcement, Regarding, Tone};
+use config::kubeproxy;
 use dataplane::Mode;
 use model::ServiceName;
-
 use observe::listeners::Listener;
 
 /// What we do while we start.
@@ -25,13 +25,9 @@ fn started() -> Announcement {
     Announcement { reason, tone: Tone::Normal, action: STARTING, regarding: Regarding::Node, note }
 }
 
-/// Nobody chose a mode, and upstream's next default is another one. In upstream's words, so that who searches for them finds these nodes too.
+/// Nobody chose a mode, and upstream's next default is another one.
 fn default_mode(mode: Mode) -> Announcement {
-    let note = format!(
-        "No kube-proxy mode specified: defaulting to '{mode}'. Note that in Kubernetes 1.40 the default mode will switch to 'nftables'. If \
-         you wish to continue using '{mode}' mode, you must explicitly specify 'mode: {mode}' in the kube-proxy config file, or \
-         '--proxy-mode {mode}' on the kube-proxy command line."
-    );
+    let note = kubeproxy::note_of_default(mode);
     Announcement {
         reason: "KubeProxyDefaultMode",
         tone: Tone::Warning,

@@ -6,6 +6,7 @@ mod adoption;
 mod draining;
 mod drift;
 mod errands;
+mod every_mode;
 mod health;
 mod preconditions;
 mod rechoice;

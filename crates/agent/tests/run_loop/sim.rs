@@ -10,7 +10,7 @@ use apiserver::Announcement;
 use config::{PaceOptions, VanishedTcp};
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
-use dataplane::{Dataplane, Scope, SyncError};
+use dataplane::{Dataplane, Mode, Scope, SyncError};
 use kernel::nft::{Family, Kernel as _, Listed};
 use kernel_sim::nft::Simulated;
 use model::Config;
@@ -119,6 +119,12 @@ fn sim_of<D: Dataplane>(
     vanished_tcp: VanishedTcp,
 ) -> Sim<D> {
     Sim::new(start(picture, server, glance, vanished_tcp), dataplane)
+}
+
+/// In a mode.
+pub(crate) fn sim_in<D: Dataplane>(mode: Mode, dataplane: D) -> Sim<D> {
+    let picture = picture(Path::new("/nonexistent/portway-run-loop"), true);
+    Sim::new(Start { mode, ..start(picture, None, None, VanishedTcp::Reset) }, dataplane)
 }
 
 /// As `kube-proxy`, with no mode named.

@@ -8,7 +8,7 @@ use dataplane::{Mode, registry};
 use serde_json::{Value, json};
 
 use super::kind::Kind;
-use super::of_modes::{FIELDS_OF_MODES, default_mode};
+use super::of_modes::FIELDS_OF_MODES;
 
 /// How a field or a flag compares with upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Field {
             return has_setting.any(|other| *other == mode);
         }
         match self.path.split_once('.') {
-            Some((_, "localhostNodePorts")) => mode == default_mode(),
+            Some((section, "localhostNodePorts")) => mode.sections().localhost == Some(section),
             Some((section, "syncPeriod" | "minSyncPeriod")) => mode.sections().pace == section,
             Some((section, "masqueradeAll" | "masqueradeBit")) => mode.sections().masquerade == section,
             _ => true,

@@ -45,6 +45,7 @@ pub use gates::{Effect, GATES, Gate, Stage};
 pub use kind::Kind;
 pub use leaked::LEAKED;
 pub use line::Given;
+pub use notices::note_of_default;
 pub use notices::notices;
 pub use obsolete::{OBSOLETE_FIELDS, ObsoleteField};
 pub use of_modes::section_of;

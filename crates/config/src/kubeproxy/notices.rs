@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::Mode;
+use dataplane::{Mode, registry};
 use model::net::{parse_cidr, parse_ip};
 use model::{Family, NodePortAddress};
 use serde_json::{Value, json};
@@ -13,6 +13,15 @@ use super::gates;
 
 /// What upstream's default becomes.
 const UPSTREAMS_NEXT: &str = "nftables";
+
+/// What upstream's Event says where no mode was chosen, in its words, so that who searches for them finds these nodes too.
+pub fn note_of_default(mode: Mode) -> String {
+    format!(
+        "No kube-proxy mode specified: defaulting to '{mode}'. Note that in Kubernetes 1.40 the default mode will switch to \
+         '{UPSTREAMS_NEXT}'. If you wish to continue using '{mode}' mode, you must explicitly specify 'mode: {mode}' in the kube-proxy \
+         config file, or '--proxy-mode {mode}' on the kube-proxy command line."
+    )
+}
 
 /// Whether node ports answer on every address where nobody says otherwise.
 fn answers_everywhere(mode: Mode) -> bool {
@@ -54,7 +63,8 @@ fn advice(document: &Document, mode: Mode) -> Vec<String> {
     }
     advice.extend(half_of_two_families(document, mode));
     if !document.port_range.is_empty() && !mode.has_field("portRange") {
-        advice.push("`portRange` means something in mode userspace alone".to_owned());
+        let modes = registry::names_of(|mode| mode.has_field("portRange"));
+        advice.push(format!("`portRange` means something in mode {modes} alone"));
     }
     advice
 }

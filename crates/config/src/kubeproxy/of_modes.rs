@@ -23,8 +23,9 @@ pub fn default_mode() -> Mode {
 
 /// The mode and all that this document chooses for it.
 pub(super) fn mode_settings(document: &Document, mode: Mode) -> ModeSettings {
-    // `localhostNodePorts` is served by listening, without `route_localnet`; upstream's field is one of the iptables mode alone.
-    let is_off = mode == default_mode() && document.iptables.localhost_node_ports == Some(false);
+    // `localhostNodePorts` is served by listening, without `route_localnet`.
+    let section = mode.sections().localhost;
+    let is_off = section.is_some_and(|section| json!(document)[section]["localhostNodePorts"] == false);
     let bit = masquerade(document, mode)["masqueradeBit"].as_u64();
     ModeSettings {
         mode,
@@ -139,6 +140,14 @@ fn at<'a>(document: &'a Value, path: &str) -> &'a Value {
 
 /// Upstream's sections of modes, each with fields of its own.
 const OF_UPSTREAM: [&str; 3] = ["iptables", "ipvs", "nftables"];
+
+/// Whether a field is in a section of a mode that upstream does not have.
+#[cfg(test)]
+pub(super) fn is_of_an_own_section(path: &str) -> bool {
+    let section = path.split_once('.').map(|(section, _)| section);
+    let is_of_a_mode = registry::MODES.iter().any(|mode| mode.has_field(path));
+    is_of_a_mode && section.is_some_and(|section| !OF_UPSTREAM.contains(&section))
+}
 
 /// The sections of modes that upstream does not have: their fields and no other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

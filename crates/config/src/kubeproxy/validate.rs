@@ -11,12 +11,10 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::duration::GoDuration;
 use super::gates;
-use super::of_modes::{default_mode, objections};
+use super::of_modes::{default_mode, masquerade, objections};
 
 /// The only version whose hidden metrics upstream would show.
 const PREVIOUS: &str = "1.36";
-/// Bits that the mode ipvs uses for marks of its own.
-const BITS_OF_IPVS: [i64; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 24];
 
 /// What is wrong; nothing, where all is right.
 pub(super) fn errors(document: &Document, mode: Option<Mode>) -> Vec<String> {
@@ -61,23 +59,27 @@ impl Errors {
 
     fn mode(&mut self, document: &Document, mode: Option<Mode>) {
         self.check(mode.is_some(), "mode", &*document.mode, &format!("must be {}, or blank", names()));
-        let has_ipvs = gates::is_on(&document.feature_gates, "KubeProxyIPVS");
-        let must = "needs the feature gate KubeProxyIPVS, which is off";
-        self.check(!is_ipvs(mode) || has_ipvs, "mode", &*document.mode, must);
+        let gate = mode.and_then(|mode| mode.upstream_gate());
+        if let Some(gate) = gate.filter(|gate| !gates::is_on(&document.feature_gates, gate)) {
+            let must = format!("needs the feature gate {gate}, which is off");
+            self.check(false, "mode", &*document.mode, &must);
+        }
     }
 
-    /// Upstream looks at that of nftables in its mode alone.
+    /// That of another section than the default mode's counts in modes alone that have it there, as upstream has it.
     fn bits(&mut self, document: &Document, mode: Option<Mode>) {
         let must = "must be within the range [0, 31]";
-        let bit = document.iptables.masquerade_bit.unwrap_or(14);
-        self.check((0..=31).contains(&bit), "iptables.masqueradeBit", bit, must);
-        if mode.is_some_and(|mode| mode.sections().masquerade == "nftables") {
-            let bit = document.nftables.masquerade_bit.unwrap_or(14);
-            self.check((0..=31).contains(&bit), "nftables.masqueradeBit", bit, must);
+        let usual = document.iptables.masquerade_bit.unwrap_or(14);
+        self.check((0..=31).contains(&usual), "iptables.masqueradeBit", usual, must);
+        let Some(mode) = mode else { return };
+        let bit = masquerade(document, mode)["masqueradeBit"].as_i64().unwrap_or(14);
+        let path = format!("{}.masqueradeBit", mode.sections().masquerade);
+        if mode.sections().masquerade != default_mode().sections().masquerade {
+            self.check((0..=31).contains(&bit), &path, bit, must);
         }
-        let is_free = !is_ipvs(mode) || !BITS_OF_IPVS.contains(&bit);
-        let must = "must be none of 0 to 13 and 24: mode ipvs marks connections with these";
-        self.check(is_free, "iptables.masqueradeBit", bit, must);
+        if let Some(must) = mode.objection_to_masquerade_bit(bit) {
+            self.check(false, &path, bit, must);
+        }
     }
 
     /// That of the mode alone, as upstream has it.
@@ -227,11 +229,6 @@ impl Errors {
         );
         self.check(matches!(version, "" | PREVIOUS), "showHiddenMetricsForVersion", version, &must);
     }
-}
-
-/// Upstream has a gate for this mode, and marks that its packets need.
-fn is_ipvs(mode: Option<Mode>) -> bool {
-    mode.is_some_and(|mode| mode.name() == "ipvs")
 }
 
 /// `iptables, ipvs, nftables or userspace`.

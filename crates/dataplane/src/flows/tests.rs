@@ -1,8 +1,9 @@
 //! Which flows are forgotten and which go on, on a simulated connection tracker.
 
-use super::*;
 use kernel::conntrack::{Tuple, Zone};
 use kernel_sim::conntrack::Simulated;
+
+use super::*;
 
 fn at(text: &str) -> (IpAddr, u16) {
     let (ip, port) = text.rsplit_once(' ').expect("an address and a port");

@@ -13,7 +13,7 @@ use crate::checks::Check;
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{
     Behaviour, Deployment, DriftSource, LocalhostNodePorts, Mode, ModeSettings, ModeSpec, OpenError,
-    OpenRequest, Opened, RenderRequest,
+    OpenRequest, Opened, RenderRequest, Sections,
 };
 use crate::programs;
 use crate::served::{Served, ServingSign};
@@ -73,6 +73,21 @@ impl ModeSpec for Spec {
 
     fn checks(&self) -> &'static [Check] {
         CHECKS
+    }
+
+    fn sections(&self) -> Sections {
+        Sections { pace: NAME, masquerade: NAME, localhost: Some(NAME) }
+    }
+
+    fn render_examples(&self) -> &'static [&'static str] {
+        &[
+            "--mode iptables --from examples | iptables-restore --noflush --test",
+            "--mode iptables --family ipv6 --from examples | ip6tables-restore --noflush --test",
+        ]
+    }
+
+    fn cleanup_about(&self) -> &'static str {
+        "the chains of the iptables mode, ours or upstream's, of both programs"
     }
 
     fn settings(&self) -> &'static [Setting] {

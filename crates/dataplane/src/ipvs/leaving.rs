@@ -10,6 +10,7 @@ use super::mode::{NAME, handles, has_leftovers, is_present, of_this_machine};
 use super::{Error, Options, Traces, Withdrawn, are_settings_forgotten, remove_upstreams_sets, withdraw};
 use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
 use crate::mode::{ModeSettings, OpenError};
+use crate::programs;
 
 /// How often to look whether connections have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -133,9 +134,9 @@ impl LeavingServers {
         if !left.is_empty() {
             // It clears chains of that mode, too, for which it needs a program.
             let needs = if Programs::find().programs.is_empty() {
-                ", run by a portway beside which the package iptables is installed,"
+                format!(", run by a portway beside which the package {} is installed,", programs::PACKAGE)
             } else {
-                ""
+                String::new()
             };
             done.stays.push(format!(
                 "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force`{needs} removes them"

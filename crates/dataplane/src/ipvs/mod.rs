@@ -78,9 +78,10 @@ pub use sync::Ipvs;
 pub use traces::Traces;
 pub use withdraw::{Forget, Withdrawn, withdraw};
 
+use kernel::xtables::Variant;
+
 use crate::checks::{BRIDGE_NETFILTER, Check, IP_FORWARD};
 use crate::served::Served;
-use kernel::xtables::Variant;
 
 /// What else must be so on this host. A request is delivered to IPVS and sent on by it, so only answers are forwarded: rules that
 /// drop forwarded packets are asked about the first packet alone, and cannot be judged here.

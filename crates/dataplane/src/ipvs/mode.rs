@@ -74,7 +74,24 @@ impl ModeSpec for Spec {
 
     /// As upstream has it, sources are hidden by the section of the mode whose rules hide them.
     fn sections(&self) -> Sections {
-        Sections { pace: NAME, masquerade: upstream::IPTABLES_SECTION }
+        Sections { pace: NAME, masquerade: upstream::DEFAULT_SECTION, localhost: None }
+    }
+
+    fn upstream_gate(&self) -> Option<&'static str> {
+        Some("KubeProxyIPVS")
+    }
+
+    fn objection_to_masquerade_bit(&self, bit: i64) -> Option<&'static str> {
+        matches!(bit, 0..=13 | 24)
+            .then_some("must be none of 0 to 13 and 24: mode ipvs marks connections with these")
+    }
+
+    fn render_examples(&self) -> &'static [&'static str] {
+        &["--mode ipvs --from examples            sets, virtual servers, rules and addresses"]
+    }
+
+    fn cleanup_about(&self) -> &'static str {
+        "virtual servers, sets, addresses and rules, ours or upstream's"
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {

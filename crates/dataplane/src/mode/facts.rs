@@ -9,6 +9,8 @@ pub struct Sections {
     pub pace: &'static str,
     /// `masqueradeAll` and `masqueradeBit`.
     pub masquerade: &'static str,
+    /// `localhostNodePorts`, where upstream's mode has it.
+    pub localhost: Option<&'static str>,
 }
 
 /// What a mode needs of the image and of the container.

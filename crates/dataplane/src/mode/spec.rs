@@ -19,7 +19,7 @@ use crate::checks::Check;
 use crate::leftovers::Leftovers;
 use crate::served::{Served, ServingSign};
 use crate::settings::{Setting, Values};
-use crate::upstream::{ChainSet, IPTABLES_SECTION};
+use crate::upstream::{ChainSet, DEFAULT_SECTION};
 
 /// Whether an address of this host is a Service's, and not the host's own.
 pub type IsOfAService = Box<dyn Fn(&Address) -> bool>;
@@ -56,7 +56,27 @@ pub trait ModeSpec: Sync {
     /// Which sections of upstream's config file say the pace, and whose source is hidden. For modes that upstream does not have it is the
     /// section of its default mode.
     fn sections(&self) -> Sections {
-        Sections { pace: IPTABLES_SECTION, masquerade: IPTABLES_SECTION }
+        Sections { pace: DEFAULT_SECTION, masquerade: DEFAULT_SECTION, localhost: None }
+    }
+
+    /// The feature gate of upstream's that must be on for this mode.
+    fn upstream_gate(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What is wrong with this bit for the mark of packets whose source is hidden.
+    fn objection_to_masquerade_bit(&self, _bit: i64) -> Option<&'static str> {
+        None
+    }
+
+    /// Command lines of `portway render` for `--help`, without these two words.
+    fn render_examples(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What `portway cleanup` removes, for `--help`.
+    fn cleanup_about(&self) -> &'static str {
+        "all that the mode has ever written"
     }
 
     /// Whether these settings have rules of the mode serve node ports on 127.0.0.0/8.

@@ -46,7 +46,18 @@ impl ModeSpec for Spec {
     }
 
     fn sections(&self) -> Sections {
-        Sections { pace: NAME, masquerade: NAME }
+        Sections { pace: NAME, masquerade: NAME, localhost: None }
+    }
+
+    fn render_examples(&self) -> &'static [&'static str] {
+        &[
+            "--mode nftables --from examples",
+            "--from examples | nft -c -f -          asks nft whether it understands",
+        ]
+    }
+
+    fn cleanup_about(&self) -> &'static str {
+        "the tables of the nftables mode"
     }
 
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {

@@ -45,7 +45,7 @@ pub use names::{ChainSet, JumpTo, KnownChains, Named, Whose};
 pub use removal::{Kept, Occasion, Removal, Why, removal};
 
 /// The section of upstream's config file that more than one of its modes reads.
-pub(crate) const IPTABLES_SECTION: &str = "iptables";
+pub(crate) const DEFAULT_SECTION: &str = "iptables";
 
 /// In the order in which they are cleared.
 const TABLES: [Table; 3] = [Table::Nat, Table::Filter, Table::Mangle];

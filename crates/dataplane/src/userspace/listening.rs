@@ -11,7 +11,8 @@ use super::earlier::Earlier;
 use super::ports::{Ports, PortsOfOne, listener, needed};
 use crate::relay::{ListenerId, Purpose, Relays};
 
-const NO_SCTP: &str = "userspace mode cannot carry SCTP, so nothing leads to this port: use the mode `nftables` or `iptables` for it";
+const NO_SCTP: &str =
+    "userspace mode cannot carry SCTP, so nothing leads to this port: use a mode that carries it";
 
 /// What is open, and what could not be.
 #[derive(Clone, Debug, Default)]

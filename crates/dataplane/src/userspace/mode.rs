@@ -75,6 +75,14 @@ impl ModeSpec for Spec {
         SETTINGS
     }
 
+    fn render_examples(&self) -> &'static [&'static str] {
+        &["--mode userspace --from examples       the chains of the first guides; ports are examples"]
+    }
+
+    fn cleanup_about(&self) -> &'static str {
+        "its chains, also those that upstream's old userspace mode left"
+    }
+
     fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
         let (variant, handles) = programs::open(NAME, &request.settings.own, request.known_chains)?;
         let dataplane = Box::new(Userspace::new(handles, request.relay.clone(), options(request.settings)));

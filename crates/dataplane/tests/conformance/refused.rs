@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use dataplane::sim::cluster::{Small, tcp};
 use dataplane::sim::{End, Ends, SimulatedMode};
 use dataplane::{Scope, ServicePortIds, Synced};
 use model::{Frontend, ServicePort};
 
 use crate::common::{Simulation, assert_same, expected, from_scratch, refused, settle, sync};
 use crate::world::{self, World};
-use dataplane::sim::cluster::{Small, tcp};
 
 const REFUSED: &str = "10.96.0.2";
 /// Another address of a Service, which is all that changes.

@@ -1,7 +1,7 @@
 //! Our own metrics: what upstream does not count.
 
-use dataplane::ModeMetric;
 use dataplane::checks::Severity;
+use dataplane::{ModeMetric, TrafficSource, registry};
 use kernel::sysctl::{Sysctls, ThisMachine};
 
 use super::Scrape;
@@ -113,6 +113,7 @@ fn float(count: usize) -> f64 {
 struct Figure {
     name: &'static str,
     kind: Kind,
+    /// With `{carrier}` in the place of [`carrier`].
     help: &'static str,
     of: fn(&Carried) -> u64,
 }
@@ -123,21 +124,9 @@ const fn counter(name: &'static str, help: &'static str, of: fn(&Carried) -> u64
 
 /// What is told of a service port.
 const OF_SERVICE_PORTS: [Figure; 8] = [
-    counter(
-        "portway_service_bytes_in_total",
-        "Bytes from clients that the relay, or the kernel in mode ipvs, carried",
-        |c| c.bytes_in,
-    ),
-    counter(
-        "portway_service_bytes_out_total",
-        "Bytes to clients that the relay, or the kernel in mode ipvs, carried",
-        |c| c.bytes_out,
-    ),
-    counter(
-        "portway_service_connections_total",
-        "Connections that the relay, or the kernel in mode ipvs, made",
-        |c| c.connections,
-    ),
+    counter("portway_service_bytes_in_total", "Bytes from clients that {carrier} carried", |c| c.bytes_in),
+    counter("portway_service_bytes_out_total", "Bytes to clients that {carrier} carried", |c| c.bytes_out),
+    counter("portway_service_connections_total", "Connections that {carrier} made", |c| c.connections),
     counter("portway_service_failed_total", "Connections reset because no endpoint answered", |c| c.failed),
     counter("portway_service_failed_dials_total", "Dials that failed", |c| c.failed_dials),
     counter("portway_service_refused_total", "Connections or datagrams turned away at a limit", |c| {
@@ -147,7 +136,7 @@ const OF_SERVICE_PORTS: [Figure; 8] = [
     Figure {
         name: "portway_service_active_connections",
         kind: Kind::Gauge,
-        help: "Connections that the relay, or the kernel in mode ipvs, carries now",
+        help: "Connections that {carrier} carries now",
         of: |c| c.active,
     },
 ];
@@ -160,9 +149,21 @@ const OF_ENDPOINTS: [Figure; 4] = [
     counter("portway_endpoint_failed_dials_total", "Dials of this endpoint that failed", |c| c.failed_dials),
 ];
 
+/// Who carries and counts what is told of service ports.
+fn carrier() -> String {
+    let by_kernel = registry::names_of(|mode| mode.traffic_source() == TrafficSource::Kernel);
+    if by_kernel.is_empty() {
+        "the relay".to_owned()
+    } else {
+        format!("the relay, or the kernel in mode {by_kernel},")
+    }
+}
+
 fn traffic(page: &mut Page, traffic: &[Traffic]) {
+    let carrier = carrier();
     for figure in OF_SERVICE_PORTS {
-        let mut family = page.family(figure.name, figure.kind, figure.help);
+        let help = figure.help.replace("{carrier}", &carrier);
+        let mut family = page.family(figure.name, figure.kind, &help);
         for one in traffic {
             family.one_of_many(&labels(one), (figure.of)(&one.all));
         }

@@ -15,6 +15,7 @@ use agent::{End, RunError, Successor};
 use apiserver::{Access, AccessError, KubeconfigFile};
 use config::kubeproxy::{self, Loaded};
 use config::{Objections, Origin, Settings};
+use dataplane::programs;
 use model::Config;
 
 use super::args::Shared;
@@ -107,7 +108,7 @@ fn stand_by(successor: Successor) -> Failure {
 fn failure_by_options(error: &RunError) -> Failure {
     match error {
         RunError::Hidden { .. } => {
-            Failure::refused(format!("{error}; `--iptables-program` chooses one in spite of them"))
+            Failure::refused(format!("{error}; `--{}` chooses one in spite of them", programs::FLAG))
         }
         error => failure(error),
     }

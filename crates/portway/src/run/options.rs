@@ -4,14 +4,15 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::serve::ServeArgs;
 use apiserver::KubeconfigFile;
-use clap::Args;
 use config::kubeproxy::{self, Asked, Before, Document, Given, Loaded, Reload, SHORTEST, Which};
 use config::{Arrival, Origin, PaceOptions, RelaySettings, Settings, VanishedTcp};
 use dataplane::relay::{PORTS_FLAG, ports};
 use dataplane::{Mode, ModeSettings, registry};
 use model::Config;
+
+use crate::serve::ServeArgs;
+use clap::Args;
 
 use super::{over_fields, server};
 use crate::args::Shared;
@@ -27,22 +28,31 @@ use crate::values::{Sentence, Words, duration};
 /// Beside an API server.
 const OR_MANIFESTS: &str = ", or manifests with `--from FILE|DIR` or PORTWAY_FROM";
 
+/// With `{default}`, `{other}` and `{relayed}` in the place of modes.
 const EXAMPLES: &str = "\
 Examples:
   portway run                                      in a Pod of a cluster, by its account
-  portway run --kubeconfig /etc/portway/kubeconfig --mode iptables
-  portway run --mode nftables --from /etc/portway
+  portway run --kubeconfig /etc/portway/kubeconfig --mode {other}
+  portway run --mode {default} --from /etc/portway
   portway run --config /etc/portway/config.conf    as upstream's kube-proxy takes it
   portway run --from examples --cluster-cidr 10.244.0.0/16 --node-name a
   portway run --from /etc/portway --take-over      instead of the portway that runs here, without a gap
 
 Needs root, or CAP_NET_ADMIN. SIGHUP has it read manifests and the file of `--config` again. SIGTERM and SIGINT end it; the rules stay in place, so that connections go on while it is
-upgraded. In mode userspace portway itself carries them: upgrade it with `--take-over`. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
+upgraded. In mode {relayed} portway itself carries them: upgrade it with `--take-over`. `portway cleanup` removes them. While it runs, `portway status`, and `portway get`, `describe` and `explain`
 without `--from`, ask it by the socket in its folder (`--run-dir`), which answers root only.";
+
+fn examples() -> String {
+    let default = registry::default_mode();
+    let other = registry::product_modes().find(|mode| *mode != default).unwrap_or(default);
+    let relayed = registry::names_of(|mode| mode.behaviour().relays_connections);
+    let text = EXAMPLES.replace("{default}", default.name()).replace("{other}", other.name());
+    text.replace("{relayed}", &relayed)
+}
 
 /// `portway run`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = examples())]
 pub(crate) struct RunArgs {
     /// The way to the API server, where Services come from unless `--from` names manifests [default: the account of our Pod]
     #[arg(long, value_name = "FILE")]
@@ -57,7 +67,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The mode [default: nftables]
+    /// The mode, if not the default one
     #[arg(long, value_parser = ModeName)]
     mode: Option<Mode>,
 
@@ -69,11 +79,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration))]
     sync_period: Option<Duration>,
 
-    /// A UDP client of the relay (mode userspace, node ports on localhost) is forgotten when nothing came or went for so long
+    /// A UDP client of the relay (connections that portway itself carries, node ports on localhost) is forgotten when nothing came or went for so long
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     udp_timeout: Duration,
 
-    /// How long connections that portway itself carries (mode userspace, node ports on localhost) may go on when their Service is
+    /// How long connections that portway itself carries (where its mode has it do so, and for node ports on localhost) may go on when their Service is
     /// gone, or when portway ends or hands over
     #[arg(long, value_name = "TIME", value_parser = Sentence(duration), default_value = "30s")]
     drain_timeout: Duration,

@@ -13,7 +13,8 @@ use crate::way::Way;
 pub(crate) struct Case {
     name: &'static str,
     run: fn(&Setting),
-    is_of: fn(Way) -> bool,
+    /// In which ways, where not in every one.
+    is_of: Option<fn(Way) -> bool>,
     is_smoke_of: fn(Way) -> bool,
 }
 
@@ -32,12 +33,21 @@ pub(crate) use case;
 impl Case {
     /// In every way.
     pub(crate) const fn new(name: &'static str, run: fn(&Setting)) -> Self {
-        Self { name, run, is_of: |_| true, is_smoke_of: |_| false }
+        Self { name, run, is_of: None, is_smoke_of: |_| false }
     }
 
     /// In these ways alone.
     pub(crate) const fn of(self, is_of: fn(Way) -> bool) -> Self {
-        Self { is_of, ..self }
+        Self { is_of: Some(is_of), ..self }
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Is it of every way?
+    pub(crate) const fn is_common(&self) -> bool {
+        self.is_of.is_none()
     }
 
     /// In these ways `cargo xtask test` has it run in the VM.
@@ -47,7 +57,7 @@ impl Case {
 
     /// A test in this module, if the case is of this way.
     pub(crate) fn test(&self, module: &str, way: Way) -> Option<Trial> {
-        (self.is_of)(way).then(|| self.trial(module, way))
+        self.is_of.is_none_or(|is_of| is_of(way)).then(|| self.trial(module, way))
     }
 
     /// A test for the VM, if the case is marked so.

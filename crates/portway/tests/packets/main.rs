@@ -17,7 +17,8 @@
 //! | `upstream` | hand-made rules in upstream kube-proxy's shape, to take over from |
 //! | `case` | a test of a case and a way, and the module that says where it runs |
 //! | `cases` | the list itself, one file for each theme |
-//! | `cases/of_modes` | what is about one mode |
+//! | `cases/of_modes` | what not every mode can have |
+//! | `newcomer` | a mode of which nothing is known |
 //!
 //! The list is written once, and the registry has the modes: a test is made of each case and each way at run time. A case that fails prints the rules of both nodes, the logs of
 //! both portways, and `portway explain` of its packet.
@@ -29,6 +30,7 @@ mod cases;
 mod check;
 mod confine;
 mod manifest;
+mod newcomer;
 mod reference;
 mod servers;
 mod stage;
@@ -50,7 +52,11 @@ fn main() -> ExitCode {
 }
 
 /// Tests of what the cases lean on.
-const UNITS: [(&str, fn()); 2] = [
+const UNITS: [(&str, fn()); 3] = [
+    (
+        "newcomer::a_mode_of_which_nothing_is_known_has_the_common_cases_alone",
+        newcomer::a_mode_of_which_nothing_is_known_has_the_common_cases_alone,
+    ),
     ("upstream::hash::tests::names_are_upstreams", hash::tests::names_are_upstreams),
     (
         "upstream::hash::tests::the_hash_is_sha_256_whatever_the_length",
@@ -62,7 +68,7 @@ const UNITS: [(&str, fn()); 2] = [
 fn tests() -> Vec<Trial> {
     let mut tests: Vec<Trial> = Way::all().flat_map(of_way).collect();
     for way in Way::all() {
-        let cases = cases::CASES.iter().chain(of_modes::cases(way));
+        let cases = cases::CASES.iter().chain(of_modes::CASES);
         tests.extend(cases.filter_map(|case| case.smoke_test(way)));
     }
     for way in Way::all() {
@@ -87,7 +93,7 @@ fn of_way(way: Way) -> Vec<Trial> {
         cases.filter_map(|case| case.test(module, way)).collect()
     };
     [
-        of(&mut cases::CASES.iter().chain(of_modes::cases(way)), &home),
+        of(&mut cases::CASES.iter().chain(of_modes::CASES), &home),
         of(&mut cases::STARVED.iter(), "needs_root::starved"),
         of(&mut cases::STARVED_LONG.iter(), &by_hand),
     ]

@@ -2,13 +2,27 @@
 
 use std::fmt;
 
-use dataplane::{Behaviour, Deployment, Mode, programs, registry};
+use dataplane::served::ServingSign;
+use dataplane::{Behaviour, Deployment, Mode, TrafficSource, programs, registry};
 use kernel::xtables::{self, Programs, Variant};
 use model::Protocol;
 use playground::Family;
 
 /// All protocols that a Service can have.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
+/// What stands in a kernel in which a way is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rules {
+    /// A table of `nf_tables`, of this name.
+    Table(&'static str),
+    /// Chains of this iptables program.
+    Chains(Variant),
+    VirtualServers,
+}
+
+/// The kernel's module of virtual servers.
+const VIRTUAL_SERVERS: &str = "ip_vs";
 
 /// A mode, with its program where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +33,11 @@ pub(crate) struct Way {
 
 impl Way {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        registry::product_modes()
-            .flat_map(|mode| mode.deployments().iter().map(move |deployment| Self { mode, deployment }))
+        registry::product_modes().flat_map(Self::of_mode)
+    }
+
+    pub(crate) fn of_mode(mode: Mode) -> impl Iterator<Item = Self> {
+        mode.deployments().iter().map(move |deployment| Self { mode, deployment })
     }
 
     /// Those that need no other kernel than this machine's.
@@ -132,6 +149,25 @@ impl Way {
         Family::ALL
             .into_iter()
             .flat_map(move |family| self.protocols().iter().map(move |protocol| (family, *protocol)))
+    }
+
+    /// What it writes, as far as the kernel can be asked for it without knowing the mode.
+    pub(crate) fn rules(self) -> Option<Rules> {
+        match (self.program(), self.mode.serving_sign()) {
+            _ if self.has_virtual_servers() => Some(Rules::VirtualServers),
+            (Some(program), _) => Some(Rules::Chains(program)),
+            (None, Some(ServingSign::Table(name))) => Some(Rules::Table(name)),
+            (None, _) => None,
+        }
+    }
+
+    pub(crate) fn has_virtual_servers(self) -> bool {
+        self.behaviour().kernel_modules.contains(&VIRTUAL_SERVERS)
+    }
+
+    /// Does the kernel count what was carried for a Service?
+    pub(crate) fn is_counted_by_kernel(self) -> bool {
+        self.mode.traffic_source() == TrafficSource::Kernel
     }
 
     /// Are the addresses of Services addresses of the host? Then it dials them from themselves, and must be hidden.

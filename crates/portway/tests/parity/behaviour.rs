@@ -16,27 +16,41 @@ enum Verdict {
     Without,
 }
 
-/// How many modes there are.
-const MODES: usize = 4;
+/// Modes that differ from the others in a point, by name.
+type Exceptions = &'static [(&'static str, Verdict)];
 
-/// A point: of each mode, in the order of the registry; why, where it differs; and what shows it.
+/// A point: what holds in every mode, but for these; why, where it differs from upstream; and what shows it.
 struct Row {
     point: &'static str,
-    of: [Verdict; MODES],
+    usual: Verdict,
+    exceptions: Exceptions,
     why: &'static str,
     shown: &'static str,
 }
 
 const fn same(point: &'static str, shown: &'static str) -> Row {
-    Row { point, of: [Same; MODES], why: "", shown }
+    Row { point, usual: Same, exceptions: &[], why: "", shown }
 }
 
 const fn better(point: &'static str, why: &'static str, shown: &'static str) -> Row {
-    Row { point, of: [Better; MODES], why, shown }
+    of(point, Better, &[], why, shown)
 }
 
-const fn of(point: &'static str, of: [Verdict; MODES], why: &'static str, shown: &'static str) -> Row {
-    Row { point, of, why, shown }
+const fn of(
+    point: &'static str,
+    usual: Verdict,
+    exceptions: Exceptions,
+    why: &'static str,
+    shown: &'static str,
+) -> Row {
+    Row { point, usual, exceptions, why, shown }
+}
+
+impl Row {
+    fn verdict(&self, mode: &str) -> Verdict {
+        let own = self.exceptions.iter().find(|(name, _)| *name == mode);
+        own.map_or(self.usual, |(_, verdict)| *verdict)
+    }
 }
 
 const SERVICES: &[Row] = &[
@@ -55,12 +69,7 @@ const SERVICES: &[Row] = &[
         "root_services_that_change_while_they_are_served_are_served_as_they_say_now",
     ),
     same("both families, or one", "dual-stack-answers-in-both-families"),
-    of(
-        "TCP and UDP; SCTP",
-        [Same, Same, Same, Same],
-        "userspace: TCP and UDP, as upstream's was",
-        "sctp-service",
-    ),
+    of("TCP and UDP; SCTP", Same, &[], "userspace: TCP and UDP, as upstream's was", "sctp-service"),
     same("headless Services and ExternalName are not served", "headless-and-external-name-are-not-proxied"),
     same("`service.kubernetes.io/service-proxy-name`", "service-of-another-proxy-is-left-alone"),
     same("`service.kubernetes.io/headless` on slices", "headless-label-counts-on-slices-only"),
@@ -114,13 +123,15 @@ const POLICIES: &[Row] = &[
     ),
     of(
         "`externalTrafficPolicy: Local` or `internalTrafficPolicy: Local` without a local endpoint: dropped",
-        [Same, Same, Better, Same],
+        Same,
+        &[("ipvs", Better)],
         "upstream's ipvs mode falls back to all endpoints",
         "local-policy-without-local-endpoint-drops-outside-traffic",
     ),
     of(
         "pods and this host, dialling a frontend with `externalTrafficPolicy: Local`, reach all endpoints",
-        [Same, Same, Better, Same],
+        Same,
+        &[("ipvs", Better)],
         "upstream's ipvs mode has one set of endpoints; here a second virtual server, by mark, has those for the outside",
         "local-policy-has-a-short-cut-for-pods-and-this-host",
     ),
@@ -128,7 +139,8 @@ const POLICIES: &[Row] = &[
     same("`sessionAffinity: ClientIP` and its time", "affinity-timeout-is-the-services-own"),
     of(
         "affinity is kept over a restart, and lost with another mode",
-        [Same, Same, Same, Same],
+        Same,
+        &[],
         "userspace: lost with a restart too, as upstream's was",
         "root_affinity_outlives_restarts_and_another_iptables_program_but_no_other_mode",
     ),
@@ -163,13 +175,15 @@ const POLICIES: &[Row] = &[
     ),
     of(
         "node ports on localhost answer this host alone",
-        [Same, Better, Same, Same],
+        Same,
+        &[("iptables", Better)],
         "upstream's iptables rules lead a neighbour's packet for 127.0.0.1 to an endpoint (CVE-2020-8558)",
         "root_nobody_else_reaches_node_ports_on_localhost",
     ),
     of(
         "node ports on localhost without `route_localnet`",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "CVE-2020-8558; upstream sets it in iptables mode by default and leaves it set",
         "root_node_ports_answer_on_localhost",
     ),
@@ -179,19 +193,22 @@ const REFUSALS: &[Row] = &[
     same("a Service without endpoints refuses at once", "service-without-endpoints-refuses"),
     of(
         "a refused TCP connection is answered with a reset",
-        [Better, Same, Same, Same],
+        Same,
+        &[("nftables", Better)],
         "ICMP errors are rate limited, and a lost one is a timeout (docs/decisions/0010)",
         "root_a_service_without_endpoints_refuses_at_once",
     ),
     of(
         "refusals of this host's own packets, of source ranges without endpoints, of node ports",
-        [Same, Better, Same, Same],
+        Same,
+        &[("iptables", Better)],
         "as in every other mode; crates/dataplane/src/iptables/README.md has a row for each",
         "this-host-is-refused-like-its-clients",
     ),
     of(
         "a packet that is translated to an address and port for which another Service has no endpoint",
-        [Without, Same, Without, Without],
+        Without,
+        &[("iptables", Same)],
         "refused by upstream's rule, though `fate()` says otherwise (docs/decisions/0014)",
         "dead-service-next-to-a-living-one",
     ),
@@ -218,61 +235,71 @@ const KERNEL: &[Row] = &[
     ),
     of(
         "a change costs what it changes",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "docs/benchmarks.md; upstream's iptables mode prints all Services in each full sync",
         "a_replaced_endpoint_writes_its_own_chains",
     ),
     of(
         "the kernel's refusal of one Service",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "that one stays as it was and is reported; upstream's whole sync fails",
         "root_userspace_names_the_service_that_no_port_is_left_for",
     ),
     of(
         "others who write into our tables",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "noticed and repaired: nftables at once, others by comparison; upstream: iptables alone, by a canary",
         "root_what_others_do_to_our_tables_is_noticed_and_repaired",
     ),
     of(
         "a hand-over from one process to the next",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "`--take-over`: no gap, and connections that userspace mode carries go on; upstream has none",
         "root_a_hand_over_disturbs_nobody",
     ),
     of(
         "rules of another mode, upstream's or ours, are removed, also without an iptables program",
-        [Better, Better, Better, Better],
+        Better,
+        &[],
         "no connection is dropped; upstream cleans up other modes' rules at its start",
         "root_taking_over_from_upstreams_chains_in_iptables_legacy_disturbs_nobody",
     ),
     of(
         "endpoints that wait for their connections",
-        [Without, Without, Better, Same],
+        Without,
+        &[("ipvs", Better), ("userspace", Same)],
         "found again after a restart, and limited by `--ipvs-drain-limit`; upstream forgets them, and has no limit",
         "root_endpoints_that_drain_are_found_again_after_a_crash",
     ),
     of(
         "cleanup",
-        [Same, Same, Better, Better],
+        Same,
+        &[("ipvs", Better), ("userspace", Better)],
         "ipvs: ours and upstream's alone, all sets, former settings; upstream removes all virtual servers and leaves IPv6 sets",
         "root_a_cleanup_leaves_nothing_and_gives_settings_back",
     ),
     of(
         "a TCP segment far ahead of the window",
-        [Better, Same, Same, Same],
+        Same,
+        &[("nftables", Better)],
         "upstream's nftables mode lets it pass, and the client resets its connection; here it is dropped by its source, and replies that alone are routed over the node pass. iptables mode drops what is invalid and forwarded, as upstream; in iptables and ipvs mode, masqueraded connections and those of the node itself are still reset, and `--conntrack-tcp-be-liberal` helps (docs/decisions/0029)",
         "root_a_stray_segment_resets_no_connection",
     ),
     of(
         "`--ipvs-interface`, `portway.io/ipvs-scheduler`",
-        [Without, Without, Better, Without],
+        Without,
+        &[("ipvs", Better)],
         "an interface of the operator's choice, a scheduler for each Service; asked for by users",
         "root_a_service_gets_every_scheduler_that_the_kernel_has",
     ),
     of(
         "nfacct objects",
-        [Without, Better, Without, Without],
+        Without,
+        &[("iptables", Better)],
         "none are made: each rule counts by itself, with either program and without a module, and the two that upstream's metrics are about are read",
         "root_what_a_move_to_nftables_would_change_is_counted",
     ),
@@ -379,24 +406,47 @@ fn word(verdict: Verdict) -> String {
 
 pub(crate) fn section() -> String {
     let row = |row: &Row| {
-        let verdicts = row.of.map(word).to_vec();
+        let verdicts = registry::product_modes().map(|mode| word(row.verdict(mode.name()))).collect();
         [vec![row.point.to_owned()], verdicts, vec![row.why.to_owned(), format!("`{}`", row.shown)]].concat()
     };
     let names: Vec<&str> = registry::product_modes().map(|mode| mode.name()).collect();
-    assert_eq!(names.len(), MODES, "each row has a verdict for each mode: {names:?}");
     let head = [&["point"], &names[..], &["why", "shown by"]].concat();
     let groups = GROUPS.map(|(name, rows)| format!("### {name}\n\n{}", table(&head, rows.iter().map(row))));
     format!("## Behaviour\n\n{}", groups.join("\n"))
 }
 
 pub(crate) fn shown_by() -> impl Iterator<Item = &'static str> {
-    GROUPS.iter().flat_map(|(_, rows)| rows.iter()).map(|row| row.shown)
+    rows().map(|row| row.shown)
+}
+
+fn rows() -> impl Iterator<Item = &'static Row> {
+    GROUPS.iter().flat_map(|(_, rows)| rows.iter())
 }
 
 #[test]
 fn a_mode_that_differs_says_why() {
-    for row in GROUPS.iter().flat_map(|(_, rows)| rows.iter()) {
-        let differs = row.of.contains(&Better);
+    for row in rows() {
+        let differs = row.usual == Better || row.exceptions.iter().any(|(_, verdict)| *verdict == Better);
         assert!(!differs || !row.why.is_empty(), "{}", row.point);
     }
+}
+
+#[test]
+fn exceptions_are_of_modes_that_exist_and_differ() {
+    let names: Vec<&str> = registry::product_modes().map(|mode| mode.name()).collect();
+    for row in rows() {
+        for (name, verdict) in row.exceptions {
+            assert!(names.contains(name), "{}: there is no mode `{name}`", row.point);
+            assert!(*verdict != row.usual, "{}: `{name}` is no exception", row.point);
+            let count = row.exceptions.iter().filter(|(other, _)| other == name).count();
+            assert_eq!(count, 1, "{}: `{name}` has two verdicts", row.point);
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_no_row_names_has_a_verdict_in_each() {
+    assert!(rows().all(|row| row.verdict("newcomer") == row.usual));
+    let differing = rows().filter(|row| !row.exceptions.is_empty()).count();
+    assert!(differing > 0 && rows().count() > 2 * differing, "a verdict that holds for most is a good guess");
 }

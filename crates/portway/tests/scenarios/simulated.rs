@@ -15,7 +15,7 @@ use std::time::Duration;
 use dataplane::sim::{End, Ends, SimulatedMode, difference};
 use dataplane::{Dataplane, LocalhostNodePorts, Mode, ModeSettings, Scope, ServicePortIds, Synced};
 use model::fate::Loopback;
-use model::{Delta, ForwardingTable, Packet, Promises, ServicePortId};
+use model::{Delta, ForwardingTable, Packet, Promises, Protocol, ServicePortId};
 
 use crate::step::{Landing, Outcome, Share};
 use crate::subject::{Subject, Visit};
@@ -74,24 +74,26 @@ impl Simulation {
         let (settings, table) = (self.settings.clone(), self.table.clone());
         let mut settled = self.node().copy();
         settle(settled.dataplane())?;
-        writes_nothing("a process that has just started", settled.restart(&settings).dataplane(), &table)?;
+        writes_nothing("a process that has just started", &mut *settled.restart(&settings), &table)?;
         let mut fresh = settled.fresh();
-        sync(fresh.dataplane(), &table, Scope::Everything)?;
+        let semantics = fresh.semantics();
+        sync(fresh.dataplane(), &semantics, &table, Scope::Everything)?;
         let difference = difference(&settled.listing()?, &fresh.listing()?);
         if !difference.is_empty() {
             return Err(format!("step by step (here) and from scratch (there) differ: {difference}"));
         }
-        writes_nothing("a second sync", settled.dataplane(), &table)
+        writes_nothing("a second sync", &mut *settled, &table)
     }
 }
 
 fn writes_nothing(
     process: &str,
-    dataplane: &mut dyn Dataplane,
+    node: &mut dyn SimulatedMode,
     table: &ForwardingTable,
 ) -> Result<(), String> {
+    let (semantics, dataplane) = (node.semantics(), node.dataplane());
     let differences = dataplane.differences(table).map_err(|e| e.to_string())?;
-    let written = sync(dataplane, table, Scope::Everything)?.operations + settle(dataplane)?;
+    let written = sync(dataplane, &semantics, table, Scope::Everything)?.operations + settle(dataplane)?;
     if written == 0 && differences.is_empty() {
         return Ok(());
     }
@@ -101,11 +103,12 @@ fn writes_nothing(
 /// Syncs; what is refused is an error. What a mode cannot carry is skipped by its semantics.
 pub(crate) fn sync(
     dataplane: &mut (impl Dataplane + ?Sized),
+    semantics: &Promises,
     table: &ForwardingTable,
     scope: Scope<&ServicePortIds>,
 ) -> Result<Synced, String> {
     let mut synced = dataplane.sync(table, scope).map_err(|e| format!("{REFUSED}: {e}"))?;
-    synced.refused.retain(|_, reason| !reason.contains("cannot carry SCTP"));
+    synced.refused.retain(|id, _| semantics.carries_sctp || id.protocol != Protocol::Sctp);
     if synced.refused.is_empty() { Ok(synced) } else { Err(format!("{REFUSED}: {:?}", synced.refused)) }
 }
 
@@ -125,7 +128,8 @@ impl Subject for Simulation {
             self.settings = settings;
             for world in &mut self.worlds {
                 world.node = world.node.restart(&self.settings);
-                let synced = sync(world.node.dataplane(), &self.table, Scope::Everything);
+                let semantics = world.node.semantics();
+                let synced = sync(world.node.dataplane(), &semantics, &self.table, Scope::Everything);
                 self.problem = self.problem.take().or(synced.err());
             }
         }
@@ -136,7 +140,9 @@ impl Subject for Simulation {
         self.table = table.clone();
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
         for world in &mut self.worlds {
-            world.settle_after = sync(world.node.dataplane(), table, Scope::Changed(&ids))?.settle_after;
+            let semantics = world.node.semantics();
+            let synced = sync(world.node.dataplane(), &semantics, table, Scope::Changed(&ids))?;
+            world.settle_after = synced.settle_after;
         }
         self.node().check(table)?;
         if self.is_checked { self.check() } else { Ok(()) }

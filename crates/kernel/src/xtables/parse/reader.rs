@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::vec::IntoIter;
 
 use ipnet::IpNet;
+use model::Protocol;
 
 use super::target;
 use crate::xtables::rule::{Is, Match, Probability, Recent, Rule, SetName, Side, State, Target};
-use model::Protocol;
 
 use crate::IpProtocol;
 

@@ -1,6 +1,6 @@
 //! The list of cases, one file for each theme. Each takes its setting, and with it the mode.
 //!
-//! A case that some modes alone can have says so by a property of the way. What is about one mode is in `of_modes`.
+//! A case that some modes alone can have says so by a property of the way; those that lean on what a mode does inside are in `of_modes`.
 
 pub(crate) mod affinity;
 pub(crate) mod balance;

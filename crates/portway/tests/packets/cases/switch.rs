@@ -12,11 +12,10 @@ use playground::plan::NODES;
 
 use crate::manifest::Service;
 use crate::stage::{Setting, Stage, until};
-use crate::way::Way;
+use crate::way::{Rules, Way};
 
 use super::ALL;
 use super::live::Traffic;
-use super::of_modes::{Rules, rules_of};
 use super::restart::Open;
 
 /// So often all ways are gone.
@@ -79,10 +78,10 @@ pub(crate) fn root_switching_to_an_image_without_programs_disturbs_nobody(settin
 
 /// A node has the rules of its own way alone. Virtual servers stay while they have connections.
 pub(crate) fn rules_are_of(stage: &Stage, node: &str) -> bool {
-    let wanted = rules_of(stage.way());
+    let (wanted, has_servers) = (stage.way().rules(), stage.way().has_virtual_servers());
     let mut found = written(stage, node);
-    found.retain(|rules| *rules != Rules::VirtualServers || wanted == Rules::VirtualServers);
-    found == BTreeSet::from([wanted]) && has_ipvs_chains(stage, node) == (wanted == Rules::VirtualServers)
+    found.retain(|rules| *rules != Rules::VirtualServers || has_servers);
+    found == BTreeSet::from_iter(wanted) && has_ipvs_chains(stage, node) == has_servers
 }
 
 fn has_ipvs_chains(stage: &Stage, node: &str) -> bool {
@@ -99,7 +98,7 @@ fn has_ipvs_chains(stage: &Stage, node: &str) -> bool {
 
 /// A node comes to have the rules of its own way, and of no other.
 fn only(stage: &Stage, node: &str) {
-    let wanted = BTreeSet::from([rules_of(stage.way())]);
+    let wanted = BTreeSet::from_iter(stage.way().rules());
     until(&format!("node {node} has rules of {} alone", stage.way()), || written(stage, node) == wanted);
 }
 
@@ -107,10 +106,10 @@ fn only(stage: &Stage, node: &str) {
 fn written(stage: &Stage, node: &str) -> BTreeSet<Rules> {
     let is_there = |rules: &Rules| match rules {
         Rules::VirtualServers => has_servers(),
-        Rules::Table => has_table(),
+        Rules::Table(name) => has_table(name),
         Rules::Chains(program) => has_chains(*program),
     };
-    let all: BTreeSet<Rules> = Way::all().map(rules_of).collect();
+    let all: BTreeSet<Rules> = Way::all().filter_map(Way::rules).collect();
     stage.place(node).run(|| all.into_iter().filter(is_there).collect()).unwrap()
 }
 
@@ -119,11 +118,11 @@ fn has_servers() -> bool {
     Netlink::open().is_ok_and(|mut door| !door.virtual_servers().unwrap().is_empty())
 }
 
-/// Is there a table of the nftables mode, of either family?
-fn has_table() -> bool {
+/// Is there a table of this name, of either family?
+fn has_table(name: &str) -> bool {
     let output = Command::new("nft").args(["list", "tables"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.ends_with(" kube-proxy"))
+    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.rsplit(' ').next() == Some(name))
 }
 
 /// Has a program chains of the iptables mode, or jumps to them, in any table of either family?

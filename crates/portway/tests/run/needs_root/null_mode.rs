@@ -55,6 +55,15 @@ fn root_its_field_of_the_config_file_is_read_and_checked() {
 }
 
 #[test]
+fn it_renders_what_it_would_keep() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let rendered = portway_plain(&format!("render --mode null --null-label mine --from {examples}")).fine();
+    let (head, lines) = rendered.split_once('\n').unwrap();
+    assert_eq!(head, "# label mine");
+    assert!(lines.lines().any(|line| line.starts_with("kube-system/kube-dns:dns/udp ")), "{rendered}");
+}
+
+#[test]
 fn its_flag_is_told_and_checked() {
     portway_plain("run --help").says(&["--null-label <LABEL>", "what `portway status` shows of it"]);
     portway_plain("run --from nowhere --mode null --null-label UPPER").refused(2, &["`UPPER` is no label"]);

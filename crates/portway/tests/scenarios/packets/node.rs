@@ -54,7 +54,7 @@ impl<'a> Node<'a> {
         self.table = table.clone();
         self.stage.set_addresses(&table.node().addresses)?;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        sync(&mut *self.dataplane, table, Scope::Changed(&ids)).map(drop)
+        sync(&mut *self.dataplane, &self.semantics, table, Scope::Changed(&ids)).map(drop)
     }
 
     pub(super) fn settle(&mut self) -> Result<(), String> {

@@ -131,14 +131,15 @@ impl Subject for Rules {
         self.table = table.clone();
         self.steps += 1;
         self.is_unshown = true;
-        let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        sync(&mut *self.dataplane, table, Scope::Changed(&ids))?;
+        let (ids, semantics): (BTreeSet<ServicePortId>, _) =
+            (delta.before.keys().cloned().collect(), self.mode.semantics());
+        sync(&mut *self.dataplane, &semantics, table, Scope::Changed(&ids))?;
         self.compare()?;
         if self.steps.is_multiple_of(2) {
             settle(&mut *self.dataplane)?;
             self.compare()?;
         }
-        if sync(&mut *self.dataplane, table, Scope::Everything)?.operations > 0 {
+        if sync(&mut *self.dataplane, &semantics, table, Scope::Everything)?.operations > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
         Ok(())

@@ -120,7 +120,7 @@ impl Rules {
         settle(&mut *self.dataplane)?;
         self.is_new = true;
         self.compare()?;
-        if sync(&mut *self.dataplane, &self.table, Scope::Everything)?.operations > 0 {
+        if sync(&mut *self.dataplane, &self.semantics, &self.table, Scope::Everything)?.operations > 0 {
             return Err("a full sync writes something, but nothing changed".into());
         }
         let clear = |pair| upstream::clear_all(known_chains(), pair).map_err(|e| e.to_string());
@@ -138,7 +138,7 @@ impl Subject for Rules {
         self.table = table.clone();
         self.is_new = true;
         let ids: BTreeSet<ServicePortId> = delta.before.keys().cloned().collect();
-        sync(&mut *self.dataplane, table, Scope::Changed(&ids))?;
+        sync(&mut *self.dataplane, &self.semantics, table, Scope::Changed(&ids))?;
         if !std::mem::replace(&mut self.has_begun, true) {
             self.pairs.iter_mut().try_for_each(|pair| foreign::after_us(pair))?;
         }
