@@ -22,7 +22,7 @@ use std::time::Duration;
 use dataplane::iptables::sim::Iptables;
 use dataplane::iptables::{self, Options};
 use dataplane::registry::known_chains;
-use dataplane::sim::cluster::{Small, table_of};
+use dataplane::sim::cluster::{Small, everything, table_of};
 use dataplane::{Dataplane, Scope};
 use kernel::nft;
 use kernel::xtables::{Error, Family, Programs, Saved, State, Table, Variant, Xtables};
@@ -37,10 +37,6 @@ const NODE_PORT: u16 = 30080;
 /// The mode on simulated programs.
 fn mode(variant: Variant, options: Options) -> Iptables<Simulated> {
     Iptables::new(Family::ALL.map(|family| Simulated::new(variant, family)), options)
-}
-
-fn everything(mode: &mut Iptables<impl Xtables>, table: &model::ForwardingTable) -> dataplane::Synced {
-    mode.sync(table, Scope::Everything).unwrap()
 }
 
 /// A packet on a host of both families that also has loopback addresses.

@@ -63,10 +63,7 @@ mod needs_root {
 
     /// Runs a test with the door to one program, where it can be.
     fn with_door(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
-        let namespace = match Namespace::create() {
-            Ok(namespace) => namespace,
-            Err(error) => return eprintln!("skipped: {test} needs root to make a namespace: {error}"),
-        };
+        let Some(namespace) = Namespace::create_or_skip() else { return };
         let found = Programs::find().door(variant, Family::V4).cloned();
         let Some(door) = found else {
             return eprintln!("skipped: {test} needs {variant}, of the package iptables");

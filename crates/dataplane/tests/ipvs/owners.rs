@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn virtual_servers_of_others_survive_sync_restart_and_cleanup() {
     let foreign = [tcp("203.0.113.5:80"), tcp("192.168.0.1:9999"), What::Mark(7, kernel::ipvs::Family::V4)];
-    let mut twin = kernel();
-    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    let mut twin = host();
     for what in foreign {
         add_foreign(&mut twin, what);
     }

@@ -115,10 +115,7 @@ mod needs_root {
 
     #[test]
     fn root_a_table_that_was_put_to_sleep_is_woken() {
-        let namespace = match Namespace::create() {
-            Ok(namespace) => namespace,
-            Err(error) => return eprintln!("skipped: no network namespace can be made here: {error}"),
-        };
+        let Some(namespace) = Namespace::create_or_skip() else { return };
         namespace.run(put_to_sleep_and_sync).unwrap();
     }
 
