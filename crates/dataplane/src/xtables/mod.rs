@@ -39,6 +39,7 @@ mod text;
 mod words;
 mod written;
 
+use crate::quarantine::Quarantine;
 pub use choose::choose;
 pub(crate) use families::Families;
 use kernel::xtables::{Rule, Table};
@@ -101,5 +102,10 @@ pub(crate) trait Renderer {
     /// Whether rules of service ports' own chains have comments. When this turns, all of them are different.
     fn has_comments(&self) -> bool {
         true
+    }
+
+    /// Service ports that were refused elsewhere than by the iptables program, where that can be.
+    fn quarantine(&self) -> Option<&Quarantine> {
+        None
     }
 }
