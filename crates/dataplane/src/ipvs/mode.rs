@@ -176,7 +176,7 @@ impl ModeSpec for Spec {
 }
 
 /// The mode, with virtual servers, sets, addresses and settings of this machine; and its program.
-pub(super) fn of_this_machine(
+fn of_this_machine(
     settings: &ModeSettings,
     known: &KnownChains,
 ) -> Result<(Ipvs<Programs, Handles>, Variant), OpenError> {

@@ -356,13 +356,12 @@ fn left_behind(item: &Item, desired: &ForwardingTable) -> Option<Frontend> {
 }
 
 impl<X: Xtables, D: Doors> Ipvs<X, D> {
-    /// Removes everything that this mode has ever written, in any version, with all chains that are known.
+    /// What a cleanup removes, with all chains that are known, by the programs that the mode writes with.
     pub fn cleanup(&mut self, known: &KnownChains) -> Result<(), SyncError> {
         self.node = None;
         self.drain = Drain::default();
-        cleanup::servers(&mut self.doors, &self.families, &self.options)?;
-        self.rules.cleanup(known)?;
-        cleanup::sets(&mut self.doors)
+        let clear_chains = |_: &mut dyn Doors| self.rules.cleanup(known);
+        cleanup::everything(&mut self.doors, &self.families, &self.options, clear_chains)
     }
 }
 
