@@ -9,7 +9,7 @@ use model::net::Protocol;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayError {
     /// SCTP was asked for.
-    #[error("SCTP cannot be carried in user space: use the mode `nftables` or `iptables` for this port")]
+    #[error("SCTP cannot be carried in user space: use a mode whose kernel carries it for this port")]
     Sctp,
     /// No port of the range is free.
     #[error(

@@ -14,7 +14,7 @@ use super::render::Portals;
 use crate::quarantine::Accepted;
 use crate::relay::{ListenerId, Purpose, Relays};
 
-const NO_SCTP: &str = "userspace mode cannot carry SCTP, so nothing leads to this port: use the mode `nftables` or `iptables` for it";
+const NO_SCTP: &str = "this mode cannot carry SCTP, so nothing leads to this port: use a mode that does";
 
 /// What is open, and for which service ports.
 #[derive(Clone, Debug, Default)]
