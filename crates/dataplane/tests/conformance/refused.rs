@@ -30,8 +30,7 @@ pub(crate) fn a_refused_service_holds_back_no_other(simulation: &Simulation) {
     // Others go on changing, and it stays named.
     small.take_changed();
     small.endpoints("one", &["10.244.1.9"]);
-    let changed = small.take_changed();
-    let synced = node.dataplane().sync(&small.table, Scope::Changed(&changed)).unwrap();
+    let synced = small.follow(node.dataplane());
     assert_eq!((synced.refused.len(), synced.was_full), (1, false));
     // It is tried again with the next full sync.
     refuse(&mut *node, None);
@@ -74,21 +73,15 @@ pub(crate) fn whatever_is_refused_all_others_are_served(simulation: &Simulation)
                 continue;
             }
             let expected = expected(&*node, &world.table, &packet);
-            assert_eq!(
-                node.ends(&packet, &[&world.table]),
-                Ok(expected),
-                "seed {seed}, {address}: {packet:?}"
-            );
+            let ends = node.ends(&packet, &[&world.table]);
+            assert_eq!(ends, Ok(expected), "seed {seed}, {address}: {packet:?}");
             packets += 1;
         }
         assert!(node.refuse(None));
         sync(&mut *node, &world.table, Scope::Everything);
         settle(&mut *node);
-        assert_same(
-            &mut *from_scratch(&*node, &world.table),
-            &mut *node,
-            &format!("seed {seed}: it is taken"),
-        );
+        let when = format!("seed {seed}: it is taken");
+        assert_same(&mut *from_scratch(&*node, &world.table), &mut *node, &when);
     }
     assert!(named > 20 && others > 20 && packets > 1000, "{named} {others}");
     let name = &simulation.name;
@@ -124,8 +117,7 @@ pub(crate) fn a_service_whose_change_is_refused_stays_as_it_was_and_others_follo
     // A change of it is tried at once.
     refuse(&mut *node, None);
     small.endpoints("web", &["10.244.0.8"]);
-    let changed = small.take_changed();
-    sync(&mut *node, &small.table, Scope::Changed(&changed));
+    assert!(small.follow(node.dataplane()).refused.is_empty());
     settle(&mut *node);
     assert_same(&mut *from_scratch(&*node, &small.table), &mut *node, "its change is taken");
 }

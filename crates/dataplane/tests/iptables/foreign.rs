@@ -1,6 +1,7 @@
 //! Rules of others that lead to chains of ours, on the twin and on both real programs.
 use dataplane::iptables::Names;
-use model::{ServiceName, ServicePortId};
+use dataplane::sim::cluster::id;
+use model::Protocol;
 
 use super::*;
 
@@ -20,12 +21,7 @@ fn a_service_that_others_lead_to_goes(mut mode: Iptables<impl Xtables>) {
     );
     everything(&mut mode, &small.table);
     small.take_changed();
-    let chain_of = |small: &Small, name: &str| {
-        let is_it = |id: &&ServicePortId| id.service == ServiceName::new("default", name);
-        let mut ids = small.table.ports().map(|port| port.id());
-        Names::of(ids.find(is_it).unwrap()).cluster.to_string()
-    };
-    let (gone, other) = (chain_of(&small, "gone"), chain_of(&small, "other"));
+    let [gone, other] = ["gone", "other"].map(|name| Names::of(&id(name, Protocol::Tcp)).cluster.to_string());
     let foreign = format!("FOREIGN -p tcp -m tcp --dport 1 -j {gone}");
     restore(&mut mode, &format!("*nat\n:FOREIGN - [0:0]\n-A {foreign}\nCOMMIT\n"));
     small.remove("gone");
@@ -65,14 +61,10 @@ mod needs_root {
 
     #[test]
     fn root_a_foreign_rule_that_leads_to_a_deleted_service_stops_no_sync() {
-        let Some(namespace) = Namespace::create_or_skip() else { return };
         for variant in Variant::ALL {
-            let Some(door) = Programs::find().door(variant, Family::V4).cloned() else {
-                eprintln!("skipped: {variant} is not installed");
-                continue;
-            };
-            let run = || a_service_that_others_lead_to_goes(Iptables::new([door], Options::default()));
-            namespace.run(run).unwrap();
+            with_door("a foreign rule", variant, |door| {
+                a_service_that_others_lead_to_goes(Iptables::new([door], Options::default()));
+            });
         }
     }
 }

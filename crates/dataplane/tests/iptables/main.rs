@@ -62,3 +62,12 @@ fn arriving(source: &str, destination: &str, port: u16) -> SimPacket {
 fn send(tables: &mut Simulated, packet: &SimPacket, state: State) -> Outcome {
     tables.send_as(packet, &BTreeSet::from([state]), Duration::ZERO, &mut |_| true)
 }
+
+/// Runs a test with the door to one program, where it can be.
+fn with_door(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
+    let Some(namespace) = Namespace::create_or_skip() else { return };
+    let Some(door) = Programs::find().door(variant, Family::V4).cloned() else {
+        return eprintln!("skipped: {test} needs {variant}, of the package iptables");
+    };
+    namespace.run(|| work(door)).unwrap();
+}

@@ -65,6 +65,12 @@ fn a(endpoints: &[&str]) -> ForwardingTable {
     of(&[web("a", "10.96.0.1", "TCP", endpoints)])
 }
 
+/// The Service `a` with a scheduler of its own.
+fn scheduled(scheduler: &str) -> ForwardingTable {
+    let keys = format!("portway.io/ipvs-scheduler={scheduler}");
+    of(&[web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], &keys)])
+}
+
 /// With this many Services, each at its own address and node port.
 fn many(count: u16, endpoints: &str, keys: &str) -> String {
     let service = |n: u16| {
@@ -76,8 +82,11 @@ fn many(count: u16, endpoints: &str, keys: &str) -> String {
 
 /// A virtual server of another program, with one real server.
 fn add_foreign(kernel: &mut Parts, what: What) {
-    let real = RealServer::masquerading(at("192.0.2.1:80"), 5);
-    let added = [Request::Add(VirtualServer::new(what, "lc")), Request::AddServer(what, real)];
+    add_server(kernel, what, "lc", RealServer::masquerading(at("192.0.2.1:80"), 5));
+}
+
+fn add_server(kernel: &mut Parts, what: What, scheduler: &str, real: RealServer) {
+    let added = [Request::Add(VirtualServer::new(what, scheduler)), Request::AddServer(what, real)];
     assert!(kernel.servers.run(&added).unwrap().is_empty());
 }
 

@@ -30,7 +30,7 @@ fn walk<K: Kernel>(mode: &mut Nftables<K>) -> usize {
         for (from, to) in STEPS.iter().flat_map(|from| STEPS.iter().map(move |to| (from, to))) {
             for ranges in [from, to] {
                 set_ranges(&mut small, ranges);
-                let synced = changed(mode, &mut small);
+                let synced = small.follow(mode);
                 assert!(synced.refused.is_empty(), "{from:?} to {to:?}: {synced:?}");
                 if settles {
                     mode.settle().unwrap();

@@ -42,18 +42,22 @@ fn a(endpoints: &[&str]) -> ForwardingTable {
     of(&[web("a", "10.96.0.1", "TCP", endpoints)])
 }
 
+/// The listener of a service port, and its port.
+fn listener(mode: &mut Mode, port: &ServicePortId) -> (relay::Listener, u16) {
+    let (port, family, purpose) = (port.clone(), model::Family::V4, Purpose::Cluster);
+    let (listener, port) = mode.relays().listener(&ListenerId { port, family, purpose }).unwrap();
+    (listener.clone(), port)
+}
+
 /// The port of ours at which the Service `a` is relayed, and to how many endpoints.
 fn port_of_a(mode: &mut Mode, protocol: Protocol) -> (u16, usize) {
-    let (port, family, purpose) = (id("a", protocol), model::Family::V4, Purpose::Cluster);
-    let (listener, port) = mode.relays().listener(&ListenerId { port, family, purpose }).unwrap();
+    let (listener, port) = listener(mode, &id("a", protocol));
     (port, listener.pool.endpoints().len())
 }
 
-/// The endpoints of a service port's listener.
 fn endpoints_of(mode: &mut Mode, port: &ServicePortId) -> Vec<String> {
-    let (port, family, purpose) = (port.clone(), model::Family::V4, Purpose::Cluster);
-    let (listener, _) = mode.relays().listener(&ListenerId { port, family, purpose }).unwrap();
-    listener.pool.endpoints().iter().map(|one| format!("{}:{}", one.address, one.port)).collect()
+    let endpoints = listener(mode, port).0.pool;
+    endpoints.endpoints().iter().map(|one| format!("{}:{}", one.address, one.port)).collect()
 }
 
 /// Two Services, of TCP and of UDP.
@@ -215,10 +219,8 @@ fn a_change_that_the_relay_refuses_leaves_a_service_as_it_was_and_others_follow(
         mode.relays().give_back(Protocol::Udp, port);
     }
     assert!(everything(&mut mode, &desired).refused.is_empty());
-    assert_eq!(
-        [&id_a, &id_c].map(|id| endpoints_of(&mut mode, id)),
-        [["10.244.0.7:8080"], ["10.244.0.3:8080"]]
-    );
+    let endpoints = [&id_a, &id_c].map(|id| endpoints_of(&mut mode, id));
+    assert_eq!(endpoints, [["10.244.0.7:8080"], ["10.244.0.3:8080"]]);
     assert!(saved(&mut mode).contains("10.96.0.3/32") && mode.relays().held().len() == 3);
 }
 
