@@ -131,7 +131,7 @@ impl ModeSpec for Spec {
     }
 
     fn values_of_status(&self, section: &Value) -> Values {
-        IpvsStatus::read(section).map(|status| status.values()).unwrap_or_default()
+        IpvsStatus::read(section).map(|status| own_settings::values_of(&status)).unwrap_or_default()
     }
 
     fn upstream_metrics(&self) -> &'static [&'static str] {
