@@ -1,4 +1,4 @@
-//! The one place that knows the API of `embedded`: a folder with a store, a cluster opened on it, and objects in short.
+//! The one place that knows the API of `control_plane` and `ipam`: a folder with a store, a cluster opened on it, and objects in short.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
