@@ -13,6 +13,7 @@ use super::errands::{Done, ErrandKind};
 use super::event::Now;
 use super::figures::milliseconds;
 use super::pace::Due;
+use super::timers::Task;
 use super::{Loop, UnderWay};
 
 /// Between two glances there is at least so much time.
@@ -48,8 +49,12 @@ impl Loop {
     ) {
         self.pace.succeeded(now.elapsed, took, due, synced.operations > 0);
         self.in_force_at = now.elapsed;
-        self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
-        self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
+        if let Some(wait) = synced.settle_after {
+            self.timers.set(Task::Settle, now.elapsed + wait);
+        }
+        if let Some(wait) = synced.drain_after {
+            self.timers.set_if_absent(Task::Drain, now.elapsed + wait);
+        }
         self.tell_refused(synced, effects);
         let had_news = !about.is_empty();
         let (ids, operations) = (ids(&about), synced.operations);
@@ -65,12 +70,13 @@ impl Loop {
             self.compared(synced, had_news, now, effects);
         }
         if had_news || due == Due::Full && synced.operations > 0 {
-            self.examinations.changed(now.elapsed);
+            self.examine_soon(now);
         }
         if due == Due::Full && synced.kept.is_empty() {
             self.nothing_was_kept(now);
         }
         self.errands.synced(about, synced);
+        self.want_errands();
         self.caught_up(synced, now);
         if synced.waits.is_empty() && !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
@@ -107,7 +113,7 @@ impl Loop {
             effects.push(Effect::Log(Line::Repaired { operations: synced.operations, by }));
         }
         if self.source.is_complete && !is_adopted {
-            self.errands.take_over();
+            self.timers.set_if_absent(Task::Errand(ErrandKind::TakeOver), Duration::ZERO);
         }
     }
 
@@ -134,7 +140,7 @@ impl Loop {
         self.under_way = UnderWay::Nothing;
         match result {
             Ok(synced) => {
-                self.drain_at = synced.drain_after.map(|wait| now.elapsed + wait);
+                self.timers.set(Task::Drain, synced.drain_after.map(|wait| now.elapsed + wait));
                 self.figures.settled(&synced);
                 effects.push(Effect::Log(Line::Settled { operations: synced.operations }));
             }
@@ -144,7 +150,7 @@ impl Loop {
 
     /// The next pass is a full one, and finds what is left over.
     fn failed(&mut self, error: &SyncError, took: Duration, now: Now, effects: &mut Vec<Effect>) {
-        self.settle_at = None;
+        self.timers.set(Task::Settle, None);
         self.pace.failed(now.elapsed, took);
         self.figures.failed(error.to_string());
         let retry_in = self.pace.next(true, now.elapsed).0.saturating_sub(now.elapsed);
@@ -155,7 +161,7 @@ impl Loop {
     /// A look that failed says nothing; the periodic compare says why.
     pub(super) fn glanced(&mut self, result: &Result<bool, SyncError>, now: Now) {
         self.under_way = UnderWay::Nothing;
-        self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
+        self.timers.set(Task::Glance, self.glance_every.map(|every| now.elapsed + every));
         self.glanced_at = now.elapsed;
         if matches!(result, Ok(true)) {
             self.pace.compare_by(now.elapsed);
@@ -169,16 +175,26 @@ impl Loop {
             Ok(is_served) => self.is_bare = Some(!is_served),
             // Nothing waits for a second look: there may be rules, so what they serve stays.
             Err(_) if self.must_look_first() => self.is_bare = Some(false),
-            Err(_) => self.look_at = now.elapsed + self.patience,
+            Err(_) => self.timers.set(Task::Look, now.elapsed + self.patience),
         }
         self.doubt_after_look(now, effects);
     }
 
     /// Links or addresses of this host changed, of which some may be ours: the glance comes earlier, but not all the time.
     pub(super) fn touched(&mut self, now: Now) {
-        if let Some((_, at)) = &mut self.glance {
-            *at = (*at).min(now.elapsed.max(self.glanced_at + GLANCE_REST));
+        self.timers.bring_forward(Task::Glance, now.elapsed.max(self.glanced_at + GLANCE_REST));
+    }
+
+    /// Errands for which a sync left something are due at once, unless they wait after a failure.
+    fn want_errands(&mut self) {
+        for kind in ErrandKind::ALL.into_iter().filter(|kind| self.errands.is_wanted(*kind)) {
+            self.timers.set_if_absent(Task::Errand(kind), Duration::ZERO);
         }
+    }
+
+    pub(super) fn errand_ended(&mut self, kind: ErrandKind) {
+        self.errands.ended(kind);
+        self.timers.clear(Task::Errand(kind));
     }
 
     pub(super) fn ran(
@@ -188,7 +204,8 @@ impl Loop {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        self.under_way = UnderWay::Nothing;
+        let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
+        let begun_at = if let UnderWay::Errand { begun_at } = under_way { begun_at } else { now.elapsed };
         let mut come_back = None;
         let again = match result {
             Ok(done) => {
@@ -208,13 +225,16 @@ impl Loop {
             Err(reason) => Some(reason),
         };
         let Some(reason) = again else {
-            match come_back {
-                None => self.errands.ended(errand),
-                Some(wait) => self.errands.goes_on(errand, now.elapsed + wait),
+            self.errand_ended(errand);
+            // The rest can be done later.
+            if let Some(wait) = come_back.filter(|_| errand == ErrandKind::TakeOver) {
+                self.timers.set(Task::Errand(errand), now.elapsed + wait);
             }
             return;
         };
-        let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
+        let took = now.elapsed.saturating_sub(begun_at);
+        let retry_at = self.timers.failed(Task::Errand(errand), now.elapsed, took);
+        let retry_in = retry_at.saturating_sub(now.elapsed);
         if self.figures.errand_failed(errand, &reason) {
             effects.push(Effect::Log(Line::ErrandFailed { doing: errand.doing(), reason, retry_in }));
         }

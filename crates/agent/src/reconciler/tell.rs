@@ -8,6 +8,7 @@ use observe::status::{Failures, NodeStanding, Pending, Status};
 
 use super::event::Now;
 use super::figures::named;
+use super::timers::Task;
 use super::{Loop, UnderWay};
 
 impl Loop {
@@ -32,10 +33,11 @@ impl Loop {
 
     /// How the loop is doing.
     pub fn status(&self, now: Now) -> Status {
-        let failures_in_a_row = self.figures.failures_in_a_row() + u64::from(self.store.failures());
+        let failures_in_a_row =
+            self.figures.failures_in_a_row() + u64::from(self.timers.failures(Task::RetryStore));
         let is_failing = failures_in_a_row > 0;
-        let retry_at =
-            is_failing.then(|| self.store.at().unwrap_or_else(|| self.pace.next(true, now.elapsed).0));
+        let store_at = self.timers.at(Task::RetryStore);
+        let retry_at = is_failing.then(|| store_at.unwrap_or_else(|| self.pace.next(true, now.elapsed).0));
         let told = self.figures.status(now, retry_at);
         Status {
             mode: self.mode.to_string(),
