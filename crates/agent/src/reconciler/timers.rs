@@ -10,8 +10,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::rate::BackOff;
+
 use super::errands::ErrandKind;
-use super::pace::BackOff;
+use super::pace::BACK_OFF;
 
 /// What the loop does at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,11 +84,11 @@ impl Timers {
         self.failing.remove(&task);
     }
 
-    /// It failed, after it had taken so long. Returns when it is tried again.
+    /// It failed, after it had taken so long. Returns when it is tried again: not sooner than it took, so that other work has half of
+    /// the time at least.
     pub(super) fn failed(&mut self, task: Task, now: Duration, took: Duration) -> Duration {
-        let back_off = self.failing.entry(task).or_default();
-        back_off.failed_after(now, took);
-        let at = back_off.at().unwrap_or(now);
+        let wait = self.failing.entry(task).or_insert(BACK_OFF).failed();
+        let at = now + wait.max(took);
         self.due.insert(task, at);
         at
     }
@@ -165,6 +167,13 @@ mod tests {
         assert_eq!((timers.is_due(Task::Glance, ms(7)), timers.is_due(Task::Glance, ms(8))), (false, true));
         timers.set(Task::Glance, ms(9));
         assert_eq!(timers.at(Task::Glance), Some(ms(9)));
+    }
+
+    #[test]
+    fn a_try_that_took_long_is_not_repeated_sooner() {
+        let (mut timers, task) = (Timers::default(), Task::Errand(ErrandKind::Forget));
+        assert_eq!(timers.failed(task, ms(9_000), ms(5_000)), ms(14_000));
+        assert_eq!(timers.failed(task, ms(20_000), ms(1)), ms(20_200), "the wait doubles");
     }
 
     #[test]
