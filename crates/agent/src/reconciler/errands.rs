@@ -38,8 +38,6 @@ pub enum ErrandKind {
 /// What an errand came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How many flows were forgotten.
-    pub flows: u64,
     /// The connections to vanished endpoints that were ended.
     pub ended: Ended,
     /// The passes through the connection tracker that this took.
@@ -52,6 +50,13 @@ pub struct Done {
     pub again: Option<String>,
     /// Nothing is wrong, but there will be more to do after this long.
     pub come_back: Option<Duration>,
+}
+
+impl Done {
+    /// How many flows were forgotten.
+    pub fn flows(&self) -> u64 {
+        self.passes.iter().map(|pass| pass.flows).sum()
+    }
 }
 
 impl Errand {

@@ -42,7 +42,7 @@ impl Loop {
     /// One Service that the kernel refuses is that Service's problem. Where it refuses all of them, this process serves nobody.
     fn is_refused_whole(&self) -> bool {
         let refused = self.figures.refused.len();
-        refused > 0 && refused >= self.tally.service_ports
+        refused > 0 && refused >= self.table_gauges.service_ports
     }
 
     /// May load balancers send connections here? A server that does not know this node, or no longer, says no.

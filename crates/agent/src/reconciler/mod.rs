@@ -47,6 +47,7 @@ use dataplane::Mode;
 use kernel::xtables::Variant;
 use model::{ByFamily, Delta, Family, ForwardingTable};
 use observe::listeners::Listener;
+use observe::metrics::Recorder;
 use observe::picture::Picture;
 use standalone::control_plane::Waiting;
 use standalone::host::HostFacts;
@@ -62,7 +63,7 @@ use drift::Drift;
 use errands::Errands;
 use examine::Examinations;
 use figures::Figures;
-use gauges::Tally;
+use gauges::TableGauges;
 use pace::{Due, Pace};
 use server::Server;
 use timers::{Task, Timers};
@@ -108,7 +109,8 @@ pub struct Loop {
     /// Those that it was asked about.
     asked_nodes: BTreeSet<Box<str>>,
     figures: Figures,
-    tally: Tally,
+    recorder: Recorder,
+    table_gauges: TableGauges,
     examinations: Examinations,
     complaints: Complaints,
     /// The families that are served.
@@ -217,7 +219,8 @@ impl Loop {
             nodes_to_ask: BTreeSet::new(),
             asked_nodes: BTreeSet::new(),
             figures: Figures::new(start.now),
-            tally: Tally::default(),
+            recorder: Recorder::new(start.now.wall),
+            table_gauges: TableGauges::default(),
             examinations: Examinations::default(),
             complaints: Complaints::default(),
             families: start.families,
@@ -243,11 +246,15 @@ impl Loop {
         effects.extend(std::mem::take(&mut self.greetings).into_iter().map(Effect::Announce));
         match event {
             Event::FilesChanged { changes, problems, is_complete } => {
+                self.recorder.heard(&changes, now.wall);
                 self.source.can_read_all = is_complete;
                 self.follow_files(&changes, problems, now, &mut effects);
             }
             Event::SourceInDoubt(doubts) => self.follow_doubts(doubts, now, &mut effects),
-            Event::Told(news) => self.follow_server(news, now, &mut effects),
+            Event::Told(news) => {
+                self.recorder.told(&news, now.wall);
+                self.follow_server(news, now, &mut effects);
+            }
             Event::AddressesChanged(host) => {
                 self.follow_host(host, now);
                 self.examine_soon(now);
@@ -287,6 +294,9 @@ impl Loop {
         self.examine(now, &mut effects);
         self.go_on(now, &mut effects);
         self.look_behind(now);
+        if !self.is_pending() {
+            self.recorder.nothing_pends();
+        }
         effects
     }
 
@@ -329,7 +339,7 @@ impl Loop {
     }
 
     fn apply(&mut self, changes: &[Change], now: Now, effects: &mut Vec<Effect>) {
-        self.picture.set_now(now.wall);
+        self.picture.set_now(now.seconds());
         match self.picture.apply(changes) {
             Ok(delta) => {
                 self.timers.clear(Task::RetryStore);
@@ -342,6 +352,7 @@ impl Loop {
                 let retry_at = self.timers.failed(Task::RetryStore, now.elapsed, Duration::ZERO);
                 let retry_in = retry_at.saturating_sub(now.elapsed);
                 effects.push(Effect::Log(Line::StoreFailed { reason: error.to_string(), retry_in }));
+                self.recorder.store_failed();
                 self.figures.store_failed(error.to_string());
             }
         }
@@ -474,7 +485,7 @@ impl Loop {
         if !delta.is_empty() {
             self.changed_at = Some(now);
             self.pace.has_news();
-            self.tally.follow(&delta, self.picture.table());
+            self.table_gauges.follow(&delta, self.picture.table());
             self.pending.merge(delta);
         }
     }

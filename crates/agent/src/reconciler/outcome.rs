@@ -29,6 +29,7 @@ impl Loop {
     ) {
         let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
         let UnderWay::Sync(about, due) = under_way else { return };
+        self.recorder.synced(&result, due == Due::Full, took, now.wall);
         match result {
             Ok(synced) => self.succeeded(&synced, (*about, due), took, now, effects),
             Err(error) => {
@@ -101,7 +102,7 @@ impl Loop {
     /// Everything was compared. If nothing was new on our side, or somebody was heard, and still something had to be
     /// written, it was a repair.
     fn compared(&mut self, synced: &Synced, had_news: bool, now: Now, effects: &mut Vec<Effect>) {
-        self.tally.reports = self.picture.reports().len();
+        self.table_gauges.reports = self.picture.reports().len();
         let is_adopted = std::mem::replace(&mut self.is_adopted, self.source.is_complete);
         let is_first = !self.has_told || self.source.is_complete != is_adopted;
         let has_found = synced.operations > 0 || synced.settle_after.is_some();
@@ -110,6 +111,7 @@ impl Loop {
         let is_repair = !is_first && has_found && (!had_news || self.drift.has_suspect());
         let by = self.drift.compared(is_repair.then_some(synced.operations), now);
         if is_repair {
+            self.recorder.repaired(synced.operations);
             effects.push(Effect::Log(Line::Repaired { operations: synced.operations, by }));
         }
         if self.source.is_complete && !is_adopted {
@@ -138,10 +140,10 @@ impl Loop {
         effects: &mut Vec<Effect>,
     ) {
         self.under_way = UnderWay::Nothing;
+        self.recorder.settled(&result);
         match result {
             Ok(synced) => {
                 self.timers.set(Task::Drain, synced.drain_after.map(|wait| now.elapsed + wait));
-                self.figures.settled(&synced);
                 effects.push(Effect::Log(Line::Settled { operations: synced.operations }));
             }
             Err(error) => self.failed(&error, took, now, effects),
@@ -211,10 +213,11 @@ impl Loop {
             Ok(done) => {
                 let is_new = |what: &String| !self.figures.beside.stays.contains(what);
                 let stays: Vec<String> = done.stays.iter().filter(|what| is_new(what)).cloned().collect();
+                self.recorder.ran(done.ended.values().sum(), &done.passes);
                 self.figures.errand_done(errand, &done);
                 effects.extend(ended(&done).map(Effect::Log));
                 let lines = [
-                    (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
+                    (done.flows() > 0).then(|| Line::Forgot { flows: done.flows() }),
                     (!done.removed.is_empty()).then(|| Line::TookOver(done.removed.join(", "))),
                 ];
                 effects.extend(lines.into_iter().flatten().map(Effect::Log));

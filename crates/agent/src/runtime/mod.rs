@@ -112,7 +112,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     let state = Loop::new(start);
     let (sender, events) = sync_channel(EVENTS_MAX);
     let board = Board::new(clock.started);
-    board.publish(state.health(), state.gauges());
+    board.publish(state.health(), state.metrics());
     let shown = Shown::default();
     let (servers, remote) = http::open(settings, &board, &shown, &carrier, &sender)?;
     let server = bind(locks.run_dir.path())?;

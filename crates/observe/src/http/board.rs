@@ -1,12 +1,11 @@
-//! What the loop tells the servers, at a place where both can look: values, replaced after each step.
+//! What the loop tells the servers, at a place where both can look: values, replaced after each step. Who asks for health is counted here:
+//! the loop does not meet them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use crate::health::{HealthFacts, Readiness};
-use crate::metrics::{Gauges, Meters};
+use crate::metrics::{Metrics, Probe, Probes};
 
 /// The place.
 #[derive(Clone, Debug)]
@@ -16,19 +15,17 @@ pub struct Board {
 }
 
 /// What stands there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     pub(super) health: HealthFacts,
-    pub(super) gauges: Gauges,
-    pub(super) meters: Meters,
+    pub(super) metrics: Metrics,
+    pub(super) probes: Probes,
 }
 
 impl Board {
     /// A place where nothing was told yet, of a process that started then.
     pub fn new(started: Instant) -> Self {
-        let meters = Meters::new(Timestamp::now());
-        let notes = Notes { health: HealthFacts::default(), gauges: Gauges::default(), meters };
-        Self { started, notes: Arc::new(Mutex::new(notes)) }
+        Self { started, notes: Arc::default() }
     }
 
     /// How long the process runs.
@@ -37,17 +34,14 @@ impl Board {
     }
 
     /// This is how it is now.
-    pub fn publish(&self, health: HealthFacts, gauges: Gauges) {
+    pub fn publish(&self, health: HealthFacts, metrics: Metrics) {
         let mut notes = self.lock();
-        if !gauges.is_pending {
-            notes.meters.nothing_pends();
-        }
-        (notes.health, notes.gauges) = (health, gauges);
+        (notes.health, notes.metrics) = (health, metrics);
     }
 
-    /// Something was counted.
-    pub fn measure(&self, count: impl FnOnce(&mut Meters)) {
-        count(&mut self.lock().meters);
+    /// Somebody asked for health and got this answer.
+    pub(super) fn count(&self, probe: Probe, code: u16) {
+        self.lock().probes.count(probe, code);
     }
 
     /// Healthy or not, as far as that is known.

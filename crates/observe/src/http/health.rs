@@ -28,7 +28,7 @@ impl Page for HealthPage {
         };
         let facts = self.board.health();
         let answer = answer(&facts, facts.judge(self.board.elapsed()), probe, Timestamp::now());
-        self.board.measure(|meters| meters.probed(probe, answer.status.as_u16()));
+        self.board.count(probe, answer.status.as_u16());
         answer
     }
 }
