@@ -158,7 +158,11 @@ impl<'a> Builder<'a> {
 
     /// What the HTTP servers answer from, with what is known at the start.
     fn new_board(&self, state: &Loop) -> Board {
-        let board = Board::new(self.clock.started);
+        let clock = self.clock;
+        let board = Board::new(move || {
+            let now = clock.now();
+            (now.elapsed, now.wall)
+        });
         board.publish(state.health(), state.metrics());
         board
     }

@@ -5,9 +5,9 @@ use std::time::Instant;
 use crate::reconciler::Now;
 
 /// A clock that never goes back, and the time of day.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    pub(super) started: Instant,
+    started: Instant,
 }
 
 impl Clock {

@@ -27,7 +27,7 @@ impl Page for HealthPage {
             _ => return Answer::not_found(&["/healthz", "/livez"]),
         };
         let facts = self.board.health();
-        let answer = answer(&facts, facts.judge(self.board.elapsed()), probe, Timestamp::now());
+        let answer = answer(&facts, facts.judge(self.board.elapsed()), probe, self.board.wall());
         self.board.count(probe, answer.status.as_u16());
         answer
     }

@@ -48,7 +48,8 @@ impl Place {
     }
 
     fn with(options: &ListenOptions, health: SocketAddr, metrics: SocketAddr) -> Self {
-        let board = Board::new(Instant::now());
+        let begun = Instant::now();
+        let board = Board::new(move || (begun.elapsed(), jiff::Timestamp::now()));
         board.publish(crate::healthy(), counted());
         let (servers, remote) = Servers::open(options, site(&board));
         let failing = Arc::new(Mutex::new(servers.failing().clone()));
