@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use apiserver::NodeLookup;
 use config::{Origin, Settings};
-use dataplane::leftovers::restore_settings;
+use dataplane::leftovers::{Restored, restore_settings};
 use dataplane::programs::families_of_host;
 use dataplane::relay::Handed;
-use dataplane::{DriftSource, OpenRequest, Opened, registry};
+use dataplane::{DriftSource, ModeSettings, OpenError, OpenRequest, Opened, registry};
 use kernel::signal::{Hangup, Termination};
 use kernel::xtables::Variant;
 use observe::doctor::{Doctor, Sample};
@@ -131,9 +131,7 @@ impl<'a> Builder<'a> {
         if let Some(program) = self.kernel.program {
             tracing::info!("writing with {program}");
         }
-        for line in restore_settings(registry::MODES, Some(&self.settings.mode), locks.run_dir.path())? {
-            tracing::info!("{line}");
-        }
+        restore_settings_but_for(&self.settings.mode, locks.run_dir.path())?;
         self.carrier.adopt(sockets);
         Ok(())
     }
@@ -179,6 +177,15 @@ fn open_dataplane(settings: &Settings, carrier: &Carrier) -> Result<Opened, RunE
     let mut opened = settings.mode.mode.open(&request)?;
     opened.dataplane.try_to_write().map_err(RunError::Kernel)?;
     Ok(opened)
+}
+
+/// Settings of the kernel that previous processes made are as they were before, but for those that this mode needs.
+fn restore_settings_but_for(mode: &ModeSettings, run_dir: &Path) -> Result<(), OpenError> {
+    let Restored { done, failed } = restore_settings(registry::MODES, Some(mode), run_dir);
+    for line in done {
+        tracing::info!("{line}");
+    }
+    failed.into_iter().try_for_each(Err)
 }
 
 /// How often to look whether our rules were flushed, where the kernel does not tell.
