@@ -8,6 +8,7 @@
 //! Absent on purpose: rules about length or taste. Lengths are shown by `longest.rs` and fail nobody.
 
 mod breaches;
+mod clocks;
 mod cycles;
 mod imports;
 mod modes;
@@ -460,6 +461,11 @@ fn the_lines_of_the_product_are_counted() {
 #[test]
 fn no_top_modules_of_a_crate_import_each_other_in_a_cycle() {
     assert_kept(cycles::none);
+}
+
+#[test]
+fn only_the_runtime_reads_a_clock() {
+    assert_kept(clocks::are_read_by_the_runtime);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
+use model::rate::BackOff;
+
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -45,29 +47,21 @@ impl Default for Pace {
 /// The longest `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 
-/// The waits after failures in a row.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waits {
-    failures: u32,
+impl Pace {
+    /// The waits after failures in a row. How long it took to fail counts for nothing: a list that fails late is as dear as one that
+    /// fails at once.
+    pub(crate) fn back_off(&self) -> BackOff {
+        BackOff::new(self.wait_min, self.wait_max)
+    }
 }
 
-impl Waits {
-    /// The next failure is a first one.
-    pub(crate) fn begin_anew(&mut self) {
-        self.failures = 0;
-    }
-
-    /// The wait after a failure. `wanted` is what the server asked for. How long it took to fail counts for nothing: a list that fails
-    /// late is as dear as one that fails at once.
-    pub(crate) fn after(&mut self, wanted: Option<Duration>, pace: &Pace) -> Duration {
-        let longest = (pace.wait_min * (1 << self.failures.min(16))).min(pace.wait_max);
-        self.failures = self.failures.saturating_add(1);
-        // Between half of it and all of it, so that the nodes of a cluster do not come back all at once.
-        let own = longest.mul_f64(0.5 + 0.5 * chance());
-        let wanted = wanted.unwrap_or_default().min(RETRY_AFTER_MAX);
-        // What the server wants is a least: some of what we would have waited anyway spreads the nodes.
-        if wanted > own { wanted + own } else { own }
-    }
+/// A part of this wait, or longer where the server `wanted` that.
+pub(crate) fn spread(wait: Duration, wanted: Option<Duration>) -> Duration {
+    // Between half of it and all of it, so that the nodes of a cluster do not come back all at once.
+    let own = wait.mul_f64(0.5 + 0.5 * chance());
+    let wanted = wanted.unwrap_or_default().min(RETRY_AFTER_MAX);
+    // What the server wants is a least: some of what we would have waited anyway spreads the nodes.
+    if wanted > own { wanted + own } else { own }
 }
 
 /// A number from 0 to 1. Every new hasher of the standard library has keys of its own.
@@ -83,31 +77,30 @@ mod tests {
     #[test]
     fn waits_double_with_jitter_until_they_begin_anew() {
         let pace = Pace::default();
-        let mut waits = Waits::default();
+        let mut back_off = pace.back_off();
         for doubled in [200, 400, 800, 1600] {
-            let wait = waits.after(None, &pace).as_millis();
+            let wait = spread(back_off.failed(), None).as_millis();
             assert!((doubled / 2..=doubled).contains(&wait), "{wait} of {doubled}");
         }
         for _ in 0..20 {
-            assert!(waits.after(None, &pace) <= pace.wait_max);
+            assert!(spread(back_off.failed(), None) <= pace.wait_max);
         }
-        waits.begin_anew();
-        assert!(waits.after(None, &pace) <= pace.wait_min);
+        back_off.reset();
+        assert!(spread(back_off.failed(), None) <= pace.wait_min);
     }
 
     #[test]
     fn what_the_server_wants_is_waited_at_least_and_not_for_ever() {
-        let mut waits = Waits::default();
-        let wait =
-            |waits: &mut Waits, seconds| waits.after(Some(Duration::from_secs(seconds)), &Pace::default());
-        assert!(wait(&mut waits, 7) >= Duration::from_secs(7));
-        assert!(wait(&mut waits, 1_000_000) <= RETRY_AFTER_MAX + Pace::default().wait_max);
+        let mut back_off = Pace::default().back_off();
+        let mut wait = |seconds| spread(back_off.failed(), Some(Duration::from_secs(seconds)));
+        assert!(wait(7) >= Duration::from_secs(7));
+        assert!(wait(1_000_000) <= RETRY_AFTER_MAX + Pace::default().wait_max);
     }
 
     #[test]
     fn two_nodes_seldom_wait_equally_long() {
         let all: std::collections::BTreeSet<u128> =
-            (0..100).map(|_| Waits::default().after(None, &Pace::default()).as_micros()).collect();
+            (0..100).map(|_| spread(Pace::default().back_off().failed(), None).as_micros()).collect();
         assert!(all.len() > 90, "{} different waits of 100", all.len());
     }
 }

@@ -29,6 +29,7 @@ pub mod name;
 pub mod net;
 pub mod object;
 mod place;
+pub mod rate;
 pub mod report;
 pub mod table;
 pub mod time;

@@ -1,7 +1,7 @@
 //! What a run shows of itself, to people and programs.
 //!
 //! ```text
-//!   the loop ──► Status, Health, Gauges ──► http ────► probes, Prometheus, load balancers
+//!   the loop ──► Status, Health, Metrics ─► http ────► probes, Prometheus, load balancers
 //!            ──► Snapshot, Traffic ───────► socket ──► get, describe, explain, status
 //! ```
 //!

@@ -422,3 +422,31 @@ fn an_ignored_test_is_noticed() {
         ],
     );
 }
+
+#[test]
+fn a_clock_that_is_read_outside_the_runtime_is_noticed() {
+    let reads = "fn f() { let now = Instant::now(); }";
+    check(
+        clocks::are_read_by_the_runtime,
+        &[
+            (&[("crates/agent/src/reconciler/pace.rs", reads)], 1),
+            (
+                &[(
+                    "crates/observe/src/http/health.rs",
+                    "use jiff::Timestamp;\nfn f() { Timestamp::now(); }",
+                )],
+                1,
+            ),
+            (&[("crates/agent/src/runtime/clock.rs", reads)], 0),
+            (&[("crates/agent/tests/time.rs", reads), ("crates/portway/src/main.rs", reads)], 0),
+            (
+                &[(
+                    "crates/observe/src/health.rs",
+                    "// Instant::now\n#[cfg(test)]\nmod tests { fn f() { Instant::now(); } }",
+                )],
+                0,
+            ),
+            (&[("crates/observe/src/socket/timed.rs", "fn f() {}")], 1),
+        ],
+    );
+}

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::facts::Fact;
+use model::rate::TokenBucket;
 use model::{Event, ObjectRef, Report};
 use standalone::control_plane::value_reports;
 use standalone::objects::{Change, ObjectKey};
@@ -26,15 +27,14 @@ const KNOWN_MAX: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Complaints {
     told: BTreeMap<ObjectRef, Vec<Report>>,
-    /// How many more lines may be written now, and when one was last added.
-    left: u32,
-    added_at: Duration,
+    /// Lines that may be written.
+    lines: TokenBucket,
     is_leaving_out: bool,
 }
 
 impl Default for Complaints {
     fn default() -> Self {
-        Self { told: BTreeMap::new(), left: BURST, added_at: Duration::ZERO, is_leaving_out: false }
+        Self { told: BTreeMap::new(), lines: TokenBucket::new(BURST, ONE_IN), is_leaving_out: false }
     }
 }
 
@@ -84,24 +84,14 @@ impl Complaints {
         if self.told.len() < KNOWN_MAX || self.told.contains_key(&first.object) {
             self.told.insert(first.object.clone(), reports.to_vec());
         }
-        self.refill(now);
-        if self.left == 0 {
+        if !self.lines.take(now) {
             return (!std::mem::replace(&mut self.is_leaving_out, true)).then_some(Line::MoreProblems);
         }
-        (self.left, self.is_leaving_out) = (self.left - 1, false);
+        self.is_leaving_out = false;
         Some(Line::Problem(match reports.len() - 1 {
             0 => first.to_string(),
             more => format!("{first} (and {more} more in this object: `portway check` names them)"),
         }))
-    }
-
-    fn refill(&mut self, now: Duration) {
-        while self.left < BURST && now >= self.added_at + ONE_IN {
-            (self.left, self.added_at) = (self.left + 1, self.added_at + ONE_IN);
-        }
-        if self.left == BURST {
-            self.added_at = now;
-        }
     }
 }
 

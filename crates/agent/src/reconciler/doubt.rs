@@ -12,6 +12,7 @@ use standalone::manifests::Doubts;
 use super::Loop;
 use super::effect::{Effect, Line};
 use super::event::Now;
+use super::timers::Task;
 
 impl Loop {
     /// Once all was known, the last good version of everything is.
@@ -22,7 +23,7 @@ impl Loop {
         let known: Vec<String> = self.doubtful().collect();
         self.set_doubts(doubts, now);
         if self.must_look_first() {
-            self.look_at = now.elapsed;
+            self.timers.set(Task::Look, now.elapsed);
         }
         let new: Vec<String> = self.doubtful().filter(|doubt| !known.contains(doubt)).collect();
         effects.extend(new.into_iter().map(|doubt| Effect::Log(Line::Problem(doubt))));

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use dataplane::Meddled;
-use observe::metrics::Gauges;
 use observe::status::{DriftStatus, Repair};
 
 use super::event::Now;
@@ -38,8 +37,6 @@ pub(super) struct Drift {
     lost: Losses,
     /// Who was heard since the last full compare.
     suspect: Option<String>,
-    repairs: u64,
-    operations: u64,
     heard: u64,
     last: Option<(Now, Option<String>, usize)>,
 }
@@ -126,8 +123,6 @@ impl Drift {
         }
         let suspect = self.suspect.take();
         if let Some(operations) = operations {
-            self.repairs += 1;
-            self.operations += operations as u64;
             self.last = Some((now, suspect.clone(), operations));
         }
         suspect
@@ -157,34 +152,31 @@ impl Drift {
         (!programs.is_empty()).then(|| format!("{} keeps changing our tables", programs.join(", ")))
     }
 
-    /// Adds what was repaired.
-    pub(super) fn count(&self, gauges: Gauges) -> Gauges {
-        let fighting = self.fighting.len();
-        Gauges { repairs: self.repairs, repair_operations: self.operations, fighting, ..gauges }
+    /// How many programs keep changing our tables.
+    pub(super) fn fighting(&self) -> usize {
+        self.fighting.len()
     }
 
+    /// For people. What was repaired is counted elsewhere.
     pub(super) fn status(&self, now: Now) -> DriftStatus {
         let repair = |(at, by, operations): &(Now, Option<String>, usize)| Repair {
-            at: text(at.wall),
+            at: text(at.seconds()),
             seconds_ago: now.elapsed.saturating_sub(at.elapsed).as_secs(),
             by: by.clone(),
             operations: *operations,
         };
         DriftStatus {
-            repairs: self.repairs,
-            operations: self.operations,
             heard: self.heard,
             lost: self.lost.count,
             last: self.last.as_ref().map(repair),
             fighting: self.fighting.iter().filter(|program| self.is_at_war(program, now)).cloned().collect(),
+            ..DriftStatus::default()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::time::Timestamp;
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -194,7 +186,7 @@ mod tests {
     }
 
     fn at(elapsed: Duration) -> Now {
-        Now { elapsed, wall: Timestamp(0) }
+        Now { elapsed, wall: jiff::Timestamp::UNIX_EPOCH }
     }
 
     /// Somebody writes at these seconds, and each time it is put right when it is due. When that was, and how often

@@ -13,8 +13,6 @@ use model::{Delta, Frontend, NodePortAddress, Protocol, VanishedEndpoints};
 use observe::metrics::Pass;
 use observe::picture::Picture;
 
-use super::pace::BackOff;
-
 /// Something to do beside the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
@@ -27,7 +25,7 @@ pub enum Errand {
 }
 
 /// Which kind of errand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrandKind {
     /// Forgetting flows.
     Forget,
@@ -40,8 +38,6 @@ pub enum ErrandKind {
 /// What an errand came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How many flows were forgotten.
-    pub flows: u64,
     /// The connections to vanished endpoints that were ended.
     pub ended: Ended,
     /// The passes through the connection tracker that this took.
@@ -56,6 +52,13 @@ pub struct Done {
     pub come_back: Option<Duration>,
 }
 
+impl Done {
+    /// How many flows were forgotten.
+    pub fn flows(&self) -> u64 {
+        self.passes.iter().map(|pass| pass.flows).sum()
+    }
+}
+
 impl Errand {
     /// Its kind.
     pub fn kind(&self) -> ErrandKind {
@@ -68,6 +71,8 @@ impl Errand {
 }
 
 impl ErrandKind {
+    pub(super) const ALL: [Self; 3] = [Self::Forget, Self::End, Self::TakeOver];
+
     /// What was being done, in words.
     pub(super) fn doing(self) -> &'static str {
         match self {
@@ -90,14 +95,6 @@ pub(super) struct Errands {
     vanished: VanishedEndpoints,
     /// What the mode itself called stale.
     told: BTreeSet<StaleFlows>,
-    must_take_over: bool,
-    forgetting: BackOff,
-    ending: BackOff,
-    taking_over: BackOff,
-    /// Before this time there is nothing to take over.
-    take_over_from: Duration,
-    /// When the last one began.
-    begun_at: Duration,
 }
 
 impl Errands {
@@ -108,12 +105,6 @@ impl Errands {
             left_behind: BTreeSet::new(),
             vanished: VanishedEndpoints::new(),
             told: BTreeSet::new(),
-            must_take_over: false,
-            forgetting: BackOff::default(),
-            ending: BackOff::default(),
-            taking_over: BackOff::default(),
-            take_over_from: Duration::ZERO,
-            begun_at: Duration::ZERO,
         }
     }
 
@@ -131,39 +122,24 @@ impl Errands {
         self.changed.merge(change);
     }
 
-    /// Ours is in place, and complete.
-    pub(super) fn take_over(&mut self) {
-        self.must_take_over = true;
-    }
-
-    /// What to do next, and when.
-    pub(super) fn next(&self) -> Option<(Duration, ErrandKind)> {
-        let take_over = self.must_take_over.then(|| self.taking_over.at().unwrap_or(self.take_over_from));
-        let take_over = take_over.map(|at| (at, ErrandKind::TakeOver));
-        self.next_flows().into_iter().chain(take_over).min_by_key(|(at, _)| *at)
-    }
-
-    /// Which conntrack entries to delete next, and when.
-    pub(super) fn next_flows(&self) -> Option<(Duration, ErrandKind)> {
-        let forget = !(self.changed.before.is_empty() && self.left_behind.is_empty() && self.told.is_empty());
-        let forget = forget.then(|| (self.forgetting.at().unwrap_or_default(), ErrandKind::Forget));
-        let end =
-            (!self.vanished.is_empty()).then(|| (self.ending.at().unwrap_or_default(), ErrandKind::End));
-        forget.into_iter().chain(end).min_by_key(|(at, _)| *at)
+    /// Is there something to do? What is taken over, only the leftovers in the kernel tell.
+    pub(super) fn is_wanted(&self, kind: ErrandKind) -> bool {
+        match kind {
+            ErrandKind::Forget => {
+                !(self.changed.before.is_empty() && self.left_behind.is_empty() && self.told.is_empty())
+            }
+            ErrandKind::End => !self.vanished.is_empty(),
+            ErrandKind::TakeOver => false,
+        }
     }
 
     /// The errand itself; `None` if there turns out to be nothing to do.
-    pub(super) fn begin(&mut self, kind: ErrandKind, picture: &Picture, now: Duration) -> Option<Errand> {
-        self.begun_at = now;
-        let errand = match kind {
+    pub(super) fn begin(&self, kind: ErrandKind, picture: &Picture) -> Option<Errand> {
+        match kind {
             ErrandKind::TakeOver => Some(Errand::TakeOver),
             ErrandKind::End => self.to_end(picture).map(Errand::End),
             ErrandKind::Forget => self.to_forget(picture).map(Errand::Forget),
-        };
-        if errand.is_none() {
-            self.ended(kind);
         }
-        errand
     }
 
     fn to_end(&self, picture: &Picture) -> Option<BTreeSet<VanishedFlows>> {
@@ -185,32 +161,9 @@ impl Errands {
             ErrandKind::Forget => {
                 (self.changed, self.left_behind) = (Delta::default(), BTreeSet::new());
                 self.told.clear();
-                self.forgetting = BackOff::default();
             }
-            ErrandKind::End => {
-                self.vanished.clear();
-                self.ending = BackOff::default();
-            }
-            ErrandKind::TakeOver => (self.must_take_over, self.taking_over) = (false, BackOff::default()),
+            ErrandKind::End => self.vanished.clear(),
+            ErrandKind::TakeOver => {}
         }
-    }
-
-    /// It is done for now: the rest can be done later.
-    pub(super) fn goes_on(&mut self, kind: ErrandKind, at: Duration) {
-        self.ended(kind);
-        if kind == ErrandKind::TakeOver {
-            (self.must_take_over, self.take_over_from) = (true, at);
-        }
-    }
-
-    /// It could not be done. Returns when it is tried again.
-    pub(super) fn failed(&mut self, kind: ErrandKind, now: Duration) -> Duration {
-        let back_off = match kind {
-            ErrandKind::Forget => &mut self.forgetting,
-            ErrandKind::End => &mut self.ending,
-            ErrandKind::TakeOver => &mut self.taking_over,
-        };
-        back_off.failed_after(now, now.saturating_sub(self.begun_at));
-        back_off.at().unwrap_or(now)
     }
 }

@@ -102,5 +102,12 @@ pub struct Now {
     /// Since the process started, on a clock that never goes back. All pace is measured on it.
     pub elapsed: Duration,
     /// For people, and for what is written down.
-    pub wall: Timestamp,
+    pub wall: jiff::Timestamp,
+}
+
+impl Now {
+    /// The time of day, as objects tell it.
+    pub fn seconds(self) -> Timestamp {
+        Timestamp(self.wall.as_second())
+    }
 }

@@ -1,6 +1,6 @@
 //! When the preconditions of this host are checked, and what is told of them.
 //!
-//! In: changes, the time, and what the checks found. Out: when to check next, and lines of the log: each finding once when it comes and
+//! In: the time, and what the checks found. Out: when they may run next, and lines of the log: each finding once when it comes and
 //! once when it is over. Checks run after the first sync, after changes of addresses or Services, and every minute; never more
 //! often than every ten seconds.
 
@@ -13,43 +13,35 @@ use observe::doctor::FindingStatus;
 use super::effect::Line;
 
 /// Without a first sync, the checks run so long after the start.
-const FIRST: Duration = Duration::from_secs(5);
+pub(super) const FIRST: Duration = Duration::from_secs(5);
 /// How often they run when nothing changes.
 const PERIOD: Duration = Duration::from_secs(60);
 /// The shortest time between two runs.
 const REST: Duration = Duration::from_secs(10);
 
 /// The state of the checks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Examinations {
-    next_at: Duration,
     /// When the last run began; `None` before the first.
     begun_at: Option<Duration>,
     is_under_way: bool,
     findings: Vec<Finding>,
 }
 
-impl Default for Examinations {
-    fn default() -> Self {
-        Self { next_at: FIRST, begun_at: None, is_under_way: false, findings: Vec::new() }
-    }
-}
-
 impl Examinations {
-    /// Something changed that the checks look at.
-    pub(super) fn changed(&mut self, now: Duration) {
-        let from = self.begun_at.map_or(now, |begun| now.max(begun + REST));
-        self.next_at = self.next_at.min(from);
+    /// When the next run may be, where something changed that the checks look at.
+    pub(super) fn earliest(&self, now: Duration) -> Duration {
+        self.begun_at.map_or(now, |begun| now.max(begun + REST))
     }
 
-    /// When the next run is due; `None` while one is under way.
-    pub(super) fn due(&self) -> Option<Duration> {
-        (!self.is_under_way).then_some(self.next_at)
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way
     }
 
-    /// A run begins.
-    pub(super) fn begin(&mut self, now: Duration) {
-        (self.is_under_way, self.begun_at, self.next_at) = (true, Some(now), now + PERIOD);
+    /// A run begins. Returns when the next one is due if nothing changes.
+    pub(super) fn begin(&mut self, now: Duration) -> Duration {
+        (self.is_under_way, self.begun_at) = (true, Some(now));
+        now + PERIOD
     }
 
     /// A run found this. What is new, and what is over.

@@ -1,4 +1,4 @@
-//! The figures behind the [`Status`] of the loop.
+//! What the [`Status`] of the loop tells of syncs and errands, apart from counts, which are in [`Metrics`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use dataplane::Synced;
 use model::ServicePortId;
 use model::time::Timestamp;
-use observe::metrics::Gauges;
+use observe::metrics::{Gauges, Metrics};
 use observe::status::{Beside, Failures, LastSync, Status};
 
 use super::errands::{Done, ErrandKind};
@@ -19,11 +19,7 @@ const TOOK_OVER_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct Figures {
     started: Now,
-    syncs: u64,
-    full_syncs: u64,
-    operations: u64,
     last: Option<(Now, Duration, usize, bool)>,
-    failures: u64,
     in_a_row: u64,
     last_failure: Option<String>,
     pub(super) beside: Beside,
@@ -37,11 +33,7 @@ impl Figures {
     pub(super) fn new(started: Now) -> Self {
         Self {
             started,
-            syncs: 0,
-            full_syncs: 0,
-            operations: 0,
             last: None,
-            failures: 0,
             in_a_row: 0,
             last_failure: None,
             beside: Beside::default(),
@@ -64,9 +56,6 @@ impl Figures {
         now: Now,
         took: Duration,
     ) {
-        self.syncs += 1;
-        self.full_syncs += u64::from(synced.was_full);
-        self.operations += synced.operations as u64;
         self.last = Some((now, took, synced.operations, synced.was_full));
         self.in_a_row = 0;
         for (known, told) in [(&mut self.refused, &synced.refused), (&mut self.warned, &synced.warned)] {
@@ -82,7 +71,6 @@ impl Figures {
 
     pub(super) fn errand_done(&mut self, errand: ErrandKind, done: &Done) {
         self.beside.failing.remove(errand.doing());
-        self.beside.flows_forgotten += done.flows;
         self.took_over(&done.removed);
         if errand == ErrandKind::TakeOver {
             self.beside.stays.clone_from(&done.stays);
@@ -104,19 +92,13 @@ impl Figures {
         self.beside.failing.insert(errand.doing().to_owned(), reason.to_owned()).as_deref() != Some(reason)
     }
 
-    pub(super) fn settled(&mut self, synced: &Synced) {
-        self.operations += synced.operations as u64;
-    }
-
     pub(super) fn failed(&mut self, reason: String) {
-        self.failures += 1;
         self.in_a_row += 1;
         self.last_failure = Some(reason);
     }
 
     /// Addresses could not be given.
     pub(super) fn store_failed(&mut self, reason: String) {
-        self.failures += 1;
         self.last_failure = Some(reason);
     }
 
@@ -127,18 +109,18 @@ impl Figures {
 
     /// Whether a sync ever went well.
     pub(super) fn has_synced(&self) -> bool {
-        self.syncs > 0
+        self.last.is_some()
     }
 
     /// The part of the gauges that the figures tell.
     pub(super) fn gauges(&self) -> Gauges {
         let (refused, warned) = (self.refused.len(), self.warned.len());
-        Gauges { refused, warned, operations: self.operations, ..Gauges::default() }
+        Gauges { refused, warned, ..Gauges::default() }
     }
 
     /// When a sync last went well.
     pub(super) fn updated(&self) -> Option<Timestamp> {
-        self.last.map(|(at, ..)| at.wall)
+        self.last.map(|(at, ..)| at.seconds())
     }
 
     pub(super) fn failures_in_a_row(&self) -> u64 {
@@ -150,26 +132,27 @@ impl Figures {
         self.last_failure.as_deref()
     }
 
-    /// The part of the status that the figures tell.
-    pub(super) fn status(&self, now: Now, retry_at: Option<Duration>) -> Status {
+    /// The part of the status that the figures tell, and what was counted.
+    pub(super) fn status(&self, counted: &Metrics, now: Now, retry_at: Option<Duration>) -> Status {
         let retry_in_ms = retry_at.map(|at| milliseconds(at.saturating_sub(now.elapsed)));
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            since: text(self.started.wall),
+            since: text(self.started.seconds()),
             uptime_seconds: self.elapsed(now).as_secs(),
             last_sync: self.last.map(|last| last_sync(last, now)),
-            syncs: self.syncs,
-            full_syncs: self.full_syncs,
-            operations: self.operations,
+            syncs: counted.syncs(),
+            full_syncs: counted.full_reads,
+            operations: counted.operations,
             failures: Failures {
-                total: self.failures,
+                total: counted.failures(),
                 in_a_row: self.in_a_row,
                 last: self.last_failure.clone(),
                 retry_in_ms,
             },
             beside: Beside {
                 stays: self.waits.iter().chain(&self.stays).chain(&self.beside.stays).cloned().collect(),
+                flows_forgotten: counted.flows_forgotten(),
                 ..self.beside.clone()
             },
             refused: named(&self.refused),
@@ -185,7 +168,7 @@ pub(super) fn named(reasons: &BTreeMap<impl ToString, String>) -> BTreeMap<Strin
 
 fn last_sync((at, took, operations, full): (Now, Duration, usize, bool), now: Now) -> LastSync {
     let seconds_ago = now.elapsed.saturating_sub(at.elapsed).as_secs();
-    LastSync { at: text(at.wall), seconds_ago, took_ms: milliseconds(took), operations, full }
+    LastSync { at: text(at.seconds()), seconds_ago, took_ms: milliseconds(took), operations, full }
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {

@@ -5,6 +5,7 @@ use observe::health::HealthFacts;
 use observe::status::NodeStanding;
 
 use super::event::Now;
+use super::timers::Task;
 use super::{Loop, UnderWay};
 
 impl Loop {
@@ -24,14 +25,14 @@ impl Loop {
 
     /// Why a client may meet other rules than the source asks for. `None` where nothing is behind.
     fn behind_because(&self) -> Option<String> {
-        if !self.source.is_loaded && self.store.failures() == 0 {
+        if !self.source.is_loaded && self.timers.failures(Task::RetryStore) == 0 {
             return Some(self.unread().to_owned());
         }
         if self.is_refused_whole() {
             let (first, reason) = self.figures.refused.first_key_value()?;
             return Some(format!("the kernel refuses every service port; {first}: {reason}"));
         }
-        let fails = self.figures.failures_in_a_row() > 0 || self.store.failures() > 0;
+        let fails = self.figures.failures_in_a_row() > 0 || self.timers.failures(Task::RetryStore) > 0;
         let failure = self.figures.last_failure().filter(|_| fails);
         let because = failure.or(self.figures.waits().first().map(String::as_str)).map(str::to_owned);
         let because = because.or_else(|| self.drift.suspicion()).or_else(|| self.drift.conflict());
@@ -41,7 +42,7 @@ impl Loop {
     /// One Service that the kernel refuses is that Service's problem. Where it refuses all of them, this process serves nobody.
     fn is_refused_whole(&self) -> bool {
         let refused = self.figures.refused.len();
-        refused > 0 && refused >= self.tally.service_ports
+        refused > 0 && refused >= self.table_gauges.service_ports
     }
 
     /// May load balancers send connections here? A server that does not know this node, or no longer, says no.
@@ -55,7 +56,10 @@ impl Loop {
 
     /// A sync went well: what is behind from now on is so from now on, unless the reason is still there.
     pub(super) fn caught_up(&mut self, synced: &Synced, now: Now) {
-        if synced.waits.is_empty() && !self.drift.is_at_war_with_anybody(now) && self.store.failures() == 0 {
+        if synced.waits.is_empty()
+            && !self.drift.is_at_war_with_anybody(now)
+            && self.timers.failures(Task::RetryStore) == 0
+        {
             self.behind_since = None;
         }
     }
@@ -69,7 +73,7 @@ impl Loop {
     /// node is bare.
     fn is_behind(&self, now: Now) -> bool {
         let waits = !self.pending.is_empty() || matches!(self.under_way, UnderWay::Sync(..));
-        let fails = self.figures.failures_in_a_row() > 0 || self.store.failures() > 0;
+        let fails = self.figures.failures_in_a_row() > 0 || self.timers.failures(Task::RetryStore) > 0;
         let is_contested = self.drift.is_suspicious() || self.drift.is_at_war_with_anybody(now);
         self.source.is_loaded && (waits || fails || is_contested || !self.figures.waits().is_empty())
     }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | this one | what comes in: files, addresses, notifications |
 //! | `server` | what comes in from an API server |
+//! | `timers` | when each task is due |
 //! | `next` | what is begun now, or when to come back |
 //! | `outcome` | what became of it |
 //! | `health` | since when the kernel is behind |
@@ -33,6 +34,7 @@ mod outcome;
 mod pace;
 mod server;
 mod tell;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -45,6 +47,7 @@ use dataplane::Mode;
 use kernel::xtables::Variant;
 use model::{ByFamily, Delta, Family, ForwardingTable};
 use observe::listeners::Listener;
+use observe::metrics::Recorder;
 use observe::picture::Picture;
 use standalone::control_plane::Waiting;
 use standalone::host::HostFacts;
@@ -60,9 +63,10 @@ use drift::Drift;
 use errands::Errands;
 use examine::Examinations;
 use figures::Figures;
-use gauges::Tally;
-use pace::{BackOff, Due, Pace};
+use gauges::TableGauges;
+use pace::{Due, Pace};
 use server::Server;
+use timers::{Task, Timers};
 
 /// At most so many Nodes are asked for at a time. After a long interruption of a watch, endpoints of all nodes may have left.
 const ASKED_NODES_MAX: usize = 32;
@@ -87,19 +91,14 @@ pub struct Loop {
     /// What is different from what the last good sync wrote.
     pending: Delta,
     under_way: UnderWay,
-    settle_at: Option<Duration>,
+    timers: Timers,
     /// When the last sync succeeded.
     in_force_at: Duration,
-    /// When to look again whether endpoints that are gone have connections left.
-    drain_at: Option<Duration>,
-    /// How often to look for a flush, and when next.
-    glance: Option<(Duration, Duration)>,
+    /// How often to look for a flush.
+    glance_every: Option<Duration>,
     /// When the last glance was.
     glanced_at: Duration,
-    store: BackOff,
-    /// When Services that wait for the state folder are tried again.
-    allocation: BackOff,
-    /// Who waited for it when that was last looked at.
+    /// Who waited for the state folder when that was last looked at.
     waiting: Option<Waiting>,
     pace: Pace,
     drift: Drift,
@@ -110,7 +109,8 @@ pub struct Loop {
     /// Those that it was asked about.
     asked_nodes: BTreeSet<Box<str>>,
     figures: Figures,
-    tally: Tally,
+    recorder: Recorder,
+    table_gauges: TableGauges,
     examinations: Examinations,
     complaints: Complaints,
     /// The families that are served.
@@ -120,8 +120,6 @@ pub struct Loop {
     patience: Duration,
     /// Whether the kernel held no rules when patience with a silent source ended; `None` before anybody looked.
     is_bare: Option<bool>,
-    /// When to look for that.
-    look_at: Duration,
     /// Our listeners that cannot be opened, and why.
     not_listening: BTreeMap<Listener, String>,
     /// How it stands with the config file.
@@ -178,12 +176,24 @@ enum UnderWay {
     Sync(Box<Delta>, Due),
     Settling,
     Glancing,
-    Errand,
+    Errand {
+        begun_at: Duration,
+    },
+}
+
+/// The times that are known before anything happened.
+fn first_timers(start: &Start) -> Timers {
+    let mut timers = Timers::default();
+    timers.set(Task::Glance, start.glance);
+    timers.set(Task::Look, start.pace.sync_period * 2);
+    timers.set(Task::Examine, examine::FIRST);
+    timers
 }
 
 impl Loop {
     /// A loop to which nothing happened yet.
     pub fn new(start: Start) -> Self {
+        let timers = first_timers(&start);
         let mut new = Self {
             mode: start.mode,
             program: start.program,
@@ -197,13 +207,10 @@ impl Loop {
             changed_at: None,
             pending: Delta::default(),
             under_way: UnderWay::Nothing,
-            settle_at: None,
+            timers,
             in_force_at: Duration::ZERO,
-            drain_at: None,
-            glance: start.glance.map(|every| (every, every)),
+            glance_every: start.glance,
             glanced_at: Duration::ZERO,
-            store: BackOff::default(),
-            allocation: BackOff::default(),
             waiting: None,
             pace: Pace::new(start.pace),
             drift: Drift::default(),
@@ -212,14 +219,14 @@ impl Loop {
             nodes_to_ask: BTreeSet::new(),
             asked_nodes: BTreeSet::new(),
             figures: Figures::new(start.now),
-            tally: Tally::default(),
+            recorder: Recorder::new(start.now.wall),
+            table_gauges: TableGauges::default(),
             examinations: Examinations::default(),
             complaints: Complaints::default(),
             families: start.families,
             behind_since: None,
             patience: start.pace.sync_period * 2,
             is_bare: None,
-            look_at: start.pace.sync_period * 2,
             not_listening: BTreeMap::new(),
             config: ConfigStatus::default(),
             greetings: announce::greetings(start.mode, start.is_default_mode),
@@ -239,18 +246,22 @@ impl Loop {
         effects.extend(std::mem::take(&mut self.greetings).into_iter().map(Effect::Announce));
         match event {
             Event::FilesChanged { changes, problems, is_complete } => {
+                self.recorder.heard(&changes, now.wall);
                 self.source.can_read_all = is_complete;
                 self.follow_files(&changes, problems, now, &mut effects);
             }
             Event::SourceInDoubt(doubts) => self.follow_doubts(doubts, now, &mut effects),
-            Event::Told(news) => self.follow_server(news, now, &mut effects),
+            Event::Told(news) => {
+                self.recorder.told(&news, now.wall);
+                self.follow_server(news, now, &mut effects);
+            }
             Event::AddressesChanged(host) => {
                 self.follow_host(host, now);
-                self.examinations.changed(now.elapsed);
+                self.examine_soon(now);
             }
             Event::HostTouched => {
                 self.touched(now);
-                self.examinations.changed(now.elapsed);
+                self.examine_soon(now);
             }
             Event::Examined(findings) => {
                 effects.extend(self.examinations.ended(findings).into_iter().map(Effect::Log));
@@ -283,7 +294,15 @@ impl Loop {
         self.examine(now, &mut effects);
         self.go_on(now, &mut effects);
         self.look_behind(now);
+        if !self.is_pending() {
+            self.recorder.nothing_pends();
+        }
         effects
+    }
+
+    /// The checks of this host look at what has just changed.
+    fn examine_soon(&mut self, now: Now) {
+        self.timers.bring_forward(Task::Examine, self.examinations.earliest(now.elapsed));
     }
 
     fn choose_anew(&mut self, live: Live, now: Now) {
@@ -313,26 +332,27 @@ impl Loop {
     }
 
     fn retry_store(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let is_due = |back_off: &BackOff| back_off.at().is_some_and(|at| at <= now.elapsed);
-        if is_due(&self.store) || is_due(&self.allocation) {
+        if [Task::RetryStore, Task::RetryAllocation].iter().any(|task| self.timers.is_due(*task, now.elapsed))
+        {
             self.apply(&[], now, effects);
         }
     }
 
     fn apply(&mut self, changes: &[Change], now: Now, effects: &mut Vec<Effect>) {
-        self.picture.set_now(now.wall);
+        self.picture.set_now(now.seconds());
         match self.picture.apply(changes) {
             Ok(delta) => {
-                self.store = BackOff::default();
+                self.timers.clear(Task::RetryStore);
                 self.remember(delta, now);
                 self.describe_node(now);
                 self.follow_waiting(now, effects);
                 self.loaded(effects);
             }
             Err(error) => {
-                self.store.failed(now.elapsed);
-                let retry_in = self.store.at().unwrap_or_default().saturating_sub(now.elapsed);
+                let retry_at = self.timers.failed(Task::RetryStore, now.elapsed, Duration::ZERO);
+                let retry_in = retry_at.saturating_sub(now.elapsed);
                 effects.push(Effect::Log(Line::StoreFailed { reason: error.to_string(), retry_in }));
+                self.recorder.store_failed();
                 self.figures.store_failed(error.to_string());
             }
         }
@@ -343,12 +363,12 @@ impl Loop {
         let after = self.picture.waiting().cloned();
         let before = std::mem::replace(&mut self.waiting, after);
         let Some(after) = &self.waiting else {
-            self.allocation = BackOff::default();
+            self.timers.clear(Task::RetryAllocation);
             effects.extend(before.map(|_| Effect::Log(Line::AllocationResumed)));
             return;
         };
         if before.as_ref().is_none_or(|before| before.attempts != after.attempts) {
-            self.allocation.failed(now.elapsed);
+            self.timers.failed(Task::RetryAllocation, now.elapsed, Duration::ZERO);
         }
         let is_known = |before: &Waiting| before.reason == after.reason && before.services == after.services;
         if !before.as_ref().is_some_and(is_known) {
@@ -465,7 +485,7 @@ impl Loop {
         if !delta.is_empty() {
             self.changed_at = Some(now);
             self.pace.has_news();
-            self.tally.follow(&delta, self.picture.table());
+            self.table_gauges.follow(&delta, self.picture.table());
             self.pending.merge(delta);
         }
     }

@@ -13,6 +13,7 @@ use super::errands::{Done, ErrandKind};
 use super::event::Now;
 use super::figures::milliseconds;
 use super::pace::Due;
+use super::timers::Task;
 use super::{Loop, UnderWay};
 
 /// Between two glances there is at least so much time.
@@ -28,6 +29,7 @@ impl Loop {
     ) {
         let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
         let UnderWay::Sync(about, due) = under_way else { return };
+        self.recorder.synced(&result, due == Due::Full, took, now.wall);
         match result {
             Ok(synced) => self.succeeded(&synced, (*about, due), took, now, effects),
             Err(error) => {
@@ -48,8 +50,12 @@ impl Loop {
     ) {
         self.pace.succeeded(now.elapsed, took, due, synced.operations > 0);
         self.in_force_at = now.elapsed;
-        self.settle_at = synced.settle_after.map(|wait| now.elapsed + wait).or(self.settle_at);
-        self.drain_at = self.drain_at.or(synced.drain_after.map(|wait| now.elapsed + wait));
+        if let Some(wait) = synced.settle_after {
+            self.timers.set(Task::Settle, now.elapsed + wait);
+        }
+        if let Some(wait) = synced.drain_after {
+            self.timers.set_if_absent(Task::Drain, now.elapsed + wait);
+        }
         self.tell_refused(synced, effects);
         let had_news = !about.is_empty();
         let (ids, operations) = (ids(&about), synced.operations);
@@ -65,12 +71,13 @@ impl Loop {
             self.compared(synced, had_news, now, effects);
         }
         if had_news || due == Due::Full && synced.operations > 0 {
-            self.examinations.changed(now.elapsed);
+            self.examine_soon(now);
         }
         if due == Due::Full && synced.kept.is_empty() {
             self.nothing_was_kept(now);
         }
         self.errands.synced(about, synced);
+        self.want_errands();
         self.caught_up(synced, now);
         if synced.waits.is_empty() && !std::mem::replace(&mut self.has_told, true) {
             effects.push(Effect::Tell(self.in_sync(synced, now)));
@@ -95,7 +102,7 @@ impl Loop {
     /// Everything was compared. If nothing was new on our side, or somebody was heard, and still something had to be
     /// written, it was a repair.
     fn compared(&mut self, synced: &Synced, had_news: bool, now: Now, effects: &mut Vec<Effect>) {
-        self.tally.reports = self.picture.reports().len();
+        self.table_gauges.reports = self.picture.reports().len();
         let is_adopted = std::mem::replace(&mut self.is_adopted, self.source.is_complete);
         let is_first = !self.has_told || self.source.is_complete != is_adopted;
         let has_found = synced.operations > 0 || synced.settle_after.is_some();
@@ -104,10 +111,11 @@ impl Loop {
         let is_repair = !is_first && has_found && (!had_news || self.drift.has_suspect());
         let by = self.drift.compared(is_repair.then_some(synced.operations), now);
         if is_repair {
+            self.recorder.repaired(synced.operations);
             effects.push(Effect::Log(Line::Repaired { operations: synced.operations, by }));
         }
         if self.source.is_complete && !is_adopted {
-            self.errands.take_over();
+            self.timers.set_if_absent(Task::Errand(ErrandKind::TakeOver), Duration::ZERO);
         }
     }
 
@@ -132,10 +140,10 @@ impl Loop {
         effects: &mut Vec<Effect>,
     ) {
         self.under_way = UnderWay::Nothing;
+        self.recorder.settled(&result);
         match result {
             Ok(synced) => {
-                self.drain_at = synced.drain_after.map(|wait| now.elapsed + wait);
-                self.figures.settled(&synced);
+                self.timers.set(Task::Drain, synced.drain_after.map(|wait| now.elapsed + wait));
                 effects.push(Effect::Log(Line::Settled { operations: synced.operations }));
             }
             Err(error) => self.failed(&error, took, now, effects),
@@ -144,7 +152,7 @@ impl Loop {
 
     /// The next pass is a full one, and finds what is left over.
     fn failed(&mut self, error: &SyncError, took: Duration, now: Now, effects: &mut Vec<Effect>) {
-        self.settle_at = None;
+        self.timers.set(Task::Settle, None);
         self.pace.failed(now.elapsed, took);
         self.figures.failed(error.to_string());
         let retry_in = self.pace.next(true, now.elapsed).0.saturating_sub(now.elapsed);
@@ -155,7 +163,7 @@ impl Loop {
     /// A look that failed says nothing; the periodic compare says why.
     pub(super) fn glanced(&mut self, result: &Result<bool, SyncError>, now: Now) {
         self.under_way = UnderWay::Nothing;
-        self.glance = self.glance.map(|(every, _)| (every, now.elapsed + every));
+        self.timers.set(Task::Glance, self.glance_every.map(|every| now.elapsed + every));
         self.glanced_at = now.elapsed;
         if matches!(result, Ok(true)) {
             self.pace.compare_by(now.elapsed);
@@ -169,16 +177,26 @@ impl Loop {
             Ok(is_served) => self.is_bare = Some(!is_served),
             // Nothing waits for a second look: there may be rules, so what they serve stays.
             Err(_) if self.must_look_first() => self.is_bare = Some(false),
-            Err(_) => self.look_at = now.elapsed + self.patience,
+            Err(_) => self.timers.set(Task::Look, now.elapsed + self.patience),
         }
         self.doubt_after_look(now, effects);
     }
 
     /// Links or addresses of this host changed, of which some may be ours: the glance comes earlier, but not all the time.
     pub(super) fn touched(&mut self, now: Now) {
-        if let Some((_, at)) = &mut self.glance {
-            *at = (*at).min(now.elapsed.max(self.glanced_at + GLANCE_REST));
+        self.timers.bring_forward(Task::Glance, now.elapsed.max(self.glanced_at + GLANCE_REST));
+    }
+
+    /// Errands for which a sync left something are due at once, unless they wait after a failure.
+    fn want_errands(&mut self) {
+        for kind in ErrandKind::ALL.into_iter().filter(|kind| self.errands.is_wanted(*kind)) {
+            self.timers.set_if_absent(Task::Errand(kind), Duration::ZERO);
         }
+    }
+
+    pub(super) fn errand_ended(&mut self, kind: ErrandKind) {
+        self.errands.ended(kind);
+        self.timers.clear(Task::Errand(kind));
     }
 
     pub(super) fn ran(
@@ -188,16 +206,18 @@ impl Loop {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        self.under_way = UnderWay::Nothing;
+        let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
+        let begun_at = if let UnderWay::Errand { begun_at } = under_way { begun_at } else { now.elapsed };
         let mut come_back = None;
         let again = match result {
             Ok(done) => {
                 let is_new = |what: &String| !self.figures.beside.stays.contains(what);
                 let stays: Vec<String> = done.stays.iter().filter(|what| is_new(what)).cloned().collect();
+                self.recorder.ran(done.ended.values().sum(), &done.passes);
                 self.figures.errand_done(errand, &done);
                 effects.extend(ended(&done).map(Effect::Log));
                 let lines = [
-                    (done.flows > 0).then_some(Line::Forgot { flows: done.flows }),
+                    (done.flows() > 0).then(|| Line::Forgot { flows: done.flows() }),
                     (!done.removed.is_empty()).then(|| Line::TookOver(done.removed.join(", "))),
                 ];
                 effects.extend(lines.into_iter().flatten().map(Effect::Log));
@@ -208,13 +228,16 @@ impl Loop {
             Err(reason) => Some(reason),
         };
         let Some(reason) = again else {
-            match come_back {
-                None => self.errands.ended(errand),
-                Some(wait) => self.errands.goes_on(errand, now.elapsed + wait),
+            self.errand_ended(errand);
+            // The rest can be done later.
+            if let Some(wait) = come_back.filter(|_| errand == ErrandKind::TakeOver) {
+                self.timers.set(Task::Errand(errand), now.elapsed + wait);
             }
             return;
         };
-        let retry_in = self.errands.failed(errand, now.elapsed).saturating_sub(now.elapsed);
+        let took = now.elapsed.saturating_sub(begun_at);
+        let retry_at = self.timers.failed(Task::Errand(errand), now.elapsed, took);
+        let retry_in = retry_at.saturating_sub(now.elapsed);
         if self.figures.errand_failed(errand, &reason) {
             effects.push(Effect::Log(Line::ErrandFailed { doing: errand.doing(), reason, retry_in }));
         }

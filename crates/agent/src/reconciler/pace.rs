@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use config::PaceOptions;
+use model::rate::BackOff;
 
 /// After a slow sync, rest this many times as long as it took.
 const REST: u32 = 4;
@@ -17,10 +18,8 @@ const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// After comparing everything, wait at least this many times as long as it took.
 const REST_FULL: u32 = 20;
-/// The first wait after a failure.
-const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-/// The longest.
-const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// The waits after failures of whatever the loop does.
+pub(super) const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(30));
 /// The longest while something new waits: it may be what puts things right.
 const BACK_OFF_NEWS: Duration = Duration::from_secs(1);
 
@@ -57,7 +56,7 @@ impl Pace {
             last: None,
             compared_at: Duration::ZERO,
             comparing: Duration::ZERO,
-            back_off: BackOff::default(),
+            back_off: BACK_OFF,
             has_news: false,
             compare_by: None,
         }
@@ -72,7 +71,7 @@ impl Pace {
     /// for a long time.
     pub(super) fn succeeded(&mut self, now: Duration, took: Duration, was: Due, has_written: bool) {
         self.last = Some((now, took));
-        self.back_off = BackOff::default();
+        self.back_off.reset();
         self.has_news = false;
         if was == Due::Full {
             self.compared_at = now;
@@ -86,7 +85,7 @@ impl Pace {
     /// A sync failed.
     pub(super) fn failed(&mut self, now: Duration, took: Duration) {
         self.last = Some((now, took));
-        self.back_off.failed(now);
+        self.back_off.failed();
         self.has_news = false;
     }
 
@@ -103,10 +102,10 @@ impl Pace {
     /// When the next sync may begin, and what kind it is.
     pub(super) fn next(&self, has_changes: bool, now: Duration) -> (Duration, Due) {
         let Some((ended, took)) = self.last else { return (Duration::ZERO, Due::Full) };
-        if let Some(at) = self.back_off.at() {
-            let soon = if self.has_news { at.min(ended + BACK_OFF_NEWS) } else { at };
+        if let Some(wait) = self.back_off.wait() {
+            let soon = if self.has_news { wait.min(BACK_OFF_NEWS) } else { wait };
             // As upstream: a failure is tried again within the period at the latest.
-            return (soon.min(ended + self.options.sync_period), Due::Full);
+            return (ended + soon.min(self.options.sync_period), Due::Full);
         }
         let rested = ended + self.options.min_sync_period.max((took * REST).min(REST_MAX));
         let period = self.options.sync_period.max(self.comparing * REST_FULL);
@@ -118,54 +117,12 @@ impl Pace {
     }
 }
 
-/// A wait that doubles with every failure.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BackOff {
-    failures: u32,
-    failed_at: Duration,
-    /// How long the last try took.
-    took: Duration,
-}
-
-impl BackOff {
-    /// It failed once more.
-    pub(super) fn failed(&mut self, now: Duration) {
-        self.failed_after(now, Duration::ZERO);
-    }
-
-    /// It failed once more, after so long. The next try is not sooner than that: other work has half of the time at least.
-    pub(super) fn failed_after(&mut self, now: Duration, took: Duration) {
-        self.failures = self.failures.saturating_add(1);
-        (self.failed_at, self.took) = (now, took);
-    }
-
-    /// How often it failed in a row.
-    pub(super) fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    /// When to try again; `None` without a failure.
-    pub(super) fn at(&self) -> Option<Duration> {
-        let doublings = self.failures.checked_sub(1)?.min(16);
-        Some(self.failed_at + (BACK_OFF_MIN * (1 << doublings)).min(BACK_OFF_MAX).max(self.took))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
-    }
-
-    #[test]
-    fn a_try_that_took_long_is_not_repeated_sooner() {
-        let mut back_off = BackOff::default();
-        back_off.failed_after(ms(9_000), ms(5_000));
-        assert_eq!(back_off.at(), Some(ms(14_000)));
-        back_off.failed_after(ms(20_000), ms(1));
-        assert_eq!(back_off.at(), Some(ms(20_200)), "the wait doubles");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use dataplane::Counted;
 use observe::question::{Answer, Question};
-use observe::status::{Failures, NodeStanding, Pending, Status};
+use observe::status::{DriftStatus, Failures, NodeStanding, Pending, Status};
 
 use super::event::Now;
 use super::figures::named;
+use super::timers::Task;
 use super::{Loop, UnderWay};
 
 impl Loop {
@@ -32,11 +33,13 @@ impl Loop {
 
     /// How the loop is doing.
     pub fn status(&self, now: Now) -> Status {
-        let failures_in_a_row = self.figures.failures_in_a_row() + u64::from(self.store.failures());
+        let failures_in_a_row =
+            self.figures.failures_in_a_row() + u64::from(self.timers.failures(Task::RetryStore));
         let is_failing = failures_in_a_row > 0;
-        let retry_at =
-            is_failing.then(|| self.store.at().unwrap_or_else(|| self.pace.next(true, now.elapsed).0));
-        let told = self.figures.status(now, retry_at);
+        let store_at = self.timers.at(Task::RetryStore);
+        let retry_at = is_failing.then(|| store_at.unwrap_or_else(|| self.pace.next(true, now.elapsed).0));
+        let counted = self.recorder.metrics();
+        let told = self.figures.status(counted, now, retry_at);
         Status {
             mode: self.mode.to_string(),
             program: self.program.map(|program| program.to_string()),
@@ -64,7 +67,11 @@ impl Loop {
             server: self.server.as_ref().map(|server| server.status(now)),
             node_standing: self.node_standing(),
             keeps_leftovers: self.source.is_loaded && !self.source.is_complete,
-            drift: self.drift.status(now),
+            drift: DriftStatus {
+                repairs: counted.repairs,
+                operations: counted.repair_operations,
+                ..self.drift.status(now)
+            },
             failures: Failures { in_a_row: failures_in_a_row, ..told.failures.clone() },
             ..told
         }

@@ -150,7 +150,6 @@ impl Conntrack {
             }
             let begun = Instant::now();
             let forgotten = flows::forget(&mut conntrack, &stale).map_err(|error| error.to_string())?;
-            done.flows += forgotten.forgotten;
             done.passes.push(Pass { family, flows: forgotten.forgotten, took: begun.elapsed() });
         }
         self.0 = Some(conntrack);

@@ -1,15 +1,13 @@
 //! A clock that never goes back, and the time of day.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-use model::time::Timestamp;
+use std::time::Instant;
 
 use crate::reconciler::Now;
 
 /// A clock that never goes back, and the time of day.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    pub(super) started: Instant,
+    started: Instant,
 }
 
 impl Clock {
@@ -18,8 +16,6 @@ impl Clock {
     }
 
     pub(super) fn now(&self) -> Now {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall = Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
-        Now { elapsed: self.started.elapsed(), wall }
+        Now { elapsed: self.started.elapsed(), wall: jiff::Timestamp::now() }
     }
 }

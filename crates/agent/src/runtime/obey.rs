@@ -65,20 +65,12 @@ impl Shell {
     ) -> (Result<End, RunError>, Remote) {
         self.tune();
         while let Some(event) = self.wait(events) {
-            match &event {
-                Event::Rechosen(live) => self.note(live),
-                Event::FilesChanged { changes, .. } => {
-                    self.board.measure(|meters| meters.heard(changes, jiff::Timestamp::now()));
-                }
-                Event::Told(news) => {
-                    self.board.measure(|meters| meters.told(news, jiff::Timestamp::now()));
-                }
-                _ => {}
+            if let Event::Rechosen(live) = &event {
+                self.note(live);
             }
             if let ControlFlow::Break(end) = self.take(event, tell) {
                 return (end, self.remote);
             }
-            self.board.publish(self.state.health(), self.state.gauges());
         }
         (Ok(End::Stopped), self.remote)
     }
@@ -121,7 +113,10 @@ impl Shell {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             self.wake_at = None;
-            for effect in self.state.step(event, self.clock.now()) {
+            let effects = self.state.step(event, self.clock.now());
+            // Who asks for health meanwhile must know what is under way: it may hang.
+            self.board.publish(self.state.health(), self.state.metrics());
+            for effect in effects {
                 match effect {
                     Effect::Sync(scope) => next = Some(self.sync(&scope)),
                     Effect::Settle => next = Some(self.settle()),
@@ -131,9 +126,6 @@ impl Shell {
                     Effect::Examine(sample) => drop(self.examiner.send(sample)),
                     Effect::Run(errand) => {
                         let result = self.run_errand(&errand);
-                        if let Ok(done) = &result {
-                            self.board.measure(|meters| meters.ran(done.ended.values().sum(), &done.passes));
-                        }
                         let is_done = result.as_ref().is_ok_and(|done| done.again.is_none());
                         if errand == Errand::TakeOver && is_done {
                             // Ours is in force, and what led to our predecessors is gone. Not before: a predecessor in userspace mode
@@ -190,13 +182,10 @@ impl Shell {
         Ok(done)
     }
 
-    /// Who asks for health meanwhile must know that something is under way: it may hang.
     fn sync(&mut self, scope: &Scope) -> Event {
-        self.board.publish(self.state.health(), self.state.gauges());
         let begun = self.clock.now().elapsed;
         let result = self.dataplane.sync(self.state.table(), scope.as_ref());
-        let (took, was_full) = (self.since(begun), scope.is_full());
-        self.board.measure(|meters| meters.synced(&result, was_full, took, jiff::Timestamp::now()));
+        let took = self.since(begun);
         // What was missing before the first sync may decide about rules.
         let result = match result {
             Ok(synced) if self.tune() => {
@@ -210,7 +199,6 @@ impl Shell {
     fn settle(&mut self) -> Event {
         let begun = self.clock.now().elapsed;
         let result = self.dataplane.settle();
-        self.board.measure(|meters| meters.settled(&result));
         Event::Settled { result, took: self.since(begun) }
     }
 

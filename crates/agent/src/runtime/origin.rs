@@ -13,7 +13,7 @@ pub(super) fn picture_of(settings: &Settings, now: Now) -> Result<Picture, RunEr
     let config = settings.config.clone();
     match &settings.origin {
         Origin::Files { allocation, .. } => {
-            Ok(Picture::new(config, ControlPlane::open(allocation.clone(), now.wall)?, None))
+            Ok(Picture::new(config, ControlPlane::open(allocation.clone(), now.seconds())?, None))
         }
         Origin::Server(_) => Ok(Picture::of_server(config)),
     }

@@ -4,5 +4,5 @@ mod handover;
 mod lock;
 
 pub use handover::Successor;
-pub(crate) use handover::{Door, Locks};
+pub(crate) use handover::{Door, Inheritance, Locks};
 pub use lock::RunDir;

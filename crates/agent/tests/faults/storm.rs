@@ -262,7 +262,7 @@ impl Storm {
 }
 
 fn now(elapsed: Duration) -> Now {
-    Now { elapsed, wall: Timestamp(i64::try_from(elapsed.as_secs()).unwrap_or_default()) }
+    Now { elapsed, wall: jiff::Timestamp::UNIX_EPOCH + elapsed }
 }
 
 /// A loop to which nothing happened yet.

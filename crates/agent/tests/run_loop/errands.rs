@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use agent::{Done, Errand, Line};
 use dataplane::{Dataplane, Scope, ServicePortIds, SyncError, Synced};
-use model::ForwardingTable;
 use model::flows::{StaleFlows, VanishedFlows};
+use model::{Family, ForwardingTable};
+use observe::metrics::Pass;
 use serde_json::json;
 use standalone::objects::{Change, Kind};
 
@@ -87,7 +88,8 @@ fn an_errand_that_fails_is_said_once_and_tried_again_more_and_more_seldom() {
     assert_eq!(failed, 2, "one line for each kind of errand");
     assert!(sim.status().is_in_sync, "the rules do not wait");
     assert!(sim.status().beside.failing.values().all(|reason| reason == "no permission"));
-    sim.errand_result = Ok(Done { flows: 3, ..Done::default() });
+    let pass = Pass { family: Family::V4, flows: 3, took: ms(1) };
+    sim.errand_result = Ok(Done { passes: vec![pass], ..Done::default() });
     sim.pass(ms(31_000));
     let status = sim.status();
     assert!(status.beside.failing.is_empty() && status.beside.flows_forgotten >= 3, "{:?}", status.beside);

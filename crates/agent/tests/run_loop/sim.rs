@@ -152,7 +152,7 @@ fn start(
         pace: PaceOptions::default(),
         glance,
         vanished_tcp,
-        now: Now { elapsed: Duration::ZERO, wall: Timestamp(0) },
+        now: Now { elapsed: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH },
     }
 }
 
@@ -237,7 +237,7 @@ impl<D: Dataplane> Sim<D> {
     }
 
     pub(crate) fn moment(&self) -> Now {
-        Now { elapsed: self.now, wall: Timestamp(i64::try_from(self.now.as_secs()).unwrap()) }
+        Now { elapsed: self.now, wall: jiff::Timestamp::UNIX_EPOCH + self.now }
     }
 
     pub(crate) fn files(&mut self, changes: Vec<Change>) {

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::rate::TokenBucket;
 
 use super::Announcement;
 use super::letter::{Letter, Series};
@@ -37,9 +38,8 @@ pub(super) struct Moment {
 #[derive(Debug)]
 pub(super) struct Ledger {
     known: Vec<Known>,
-    /// How many more may be sent now, and when one was last added.
-    left: u32,
-    added_at: Duration,
+    /// Different Events that may be sent.
+    room: TokenBucket,
     /// Those of this storm that were left out.
     left_out: u64,
     last_stamp: i128,
@@ -60,23 +60,22 @@ struct Known {
 impl Default for Ledger {
     fn default() -> Self {
         let (left_out, last_stamp) = (0, 0);
-        Self { known: Vec::new(), left: BURST, added_at: Duration::ZERO, left_out, last_stamp }
+        Self { known: Vec::new(), room: TokenBucket::new(BURST, ONE_IN), left_out, last_stamp }
     }
 }
 
 impl Ledger {
     /// Something was said. The letter that goes out now, if any.
     pub(super) fn said(&mut self, said: Announcement, now: Moment) -> Option<Letter> {
-        self.refill(now.elapsed);
         if let Some(known) = self.known.iter_mut().find(|known| known.said == said) {
             (known.count, known.last) = (known.count + 1, now);
             return known.is_due(now.elapsed).then(|| known.letter(now.elapsed));
         }
-        if self.left == 0 {
+        if !self.room.take(now.elapsed) {
             self.left_out += 1;
             return None;
         }
-        (self.left, self.left_out) = (self.left - 1, 0);
+        self.left_out = 0;
         if self.known.len() == KNOWN_MAX {
             self.known.remove(0);
         }
@@ -111,15 +110,6 @@ impl Ledger {
     /// The server never took this: whatever says it again is the first.
     pub(super) fn lost(&mut self, letter: &Letter) {
         self.known.retain(|known| known.stamp != letter.stamp);
-    }
-
-    fn refill(&mut self, now: Duration) {
-        while self.left < BURST && now >= self.added_at + ONE_IN {
-            (self.left, self.added_at) = (self.left + 1, self.added_at + ONE_IN);
-        }
-        if self.left == BURST {
-            self.added_at = now;
-        }
     }
 }
 

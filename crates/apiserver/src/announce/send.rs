@@ -14,7 +14,7 @@ use super::{Announcement, Sending};
 use crate::answer::verdict;
 use crate::door::Door;
 use crate::failure::Failure;
-use crate::pace::Waits;
+use crate::pace::spread;
 use crate::run::Settings;
 
 /// So often a letter is tried, once the server was there: before, there is nobody who could have heard what we have to say first.
@@ -104,7 +104,7 @@ impl<'a> Post<'a> {
 
     /// Whether the server has it.
     async fn deliver(&mut self, letter: &Letter) -> bool {
-        let mut waits = Waits::default();
+        let mut back_off = self.settings.pace.back_off();
         let (mut tries, mut refusals) = (0, 0);
         while tries < TRIES {
             let retry_after = match self.try_to_deliver(letter).await {
@@ -128,7 +128,7 @@ impl<'a> Post<'a> {
                     failure.retry_after()
                 }
             };
-            sleep(waits.after(retry_after, &self.settings.pace).min(WAIT_MAX)).await;
+            sleep(spread(back_off.failed(), retry_after).min(WAIT_MAX)).await;
         }
         false
     }

@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use model::Event;
+use model::rate::BackOff;
 use tokio::sync::watch::Receiver;
 
 use crate::answer::{Incoming, accepted};
@@ -23,7 +24,7 @@ use crate::door::Door;
 use crate::failure::{Failure, Verb};
 use crate::known::Known;
 use crate::news::News;
-use crate::pace::{Pace, Waits};
+use crate::pace::Pace;
 use crate::request::Wish;
 use recover::Refusals;
 
@@ -66,9 +67,9 @@ pub(crate) struct Follower<'a, 't> {
     at: Option<String>,
     /// The server offers streaming lists, as far as we know.
     streams: bool,
-    waits: Waits,
+    back_off: BackOff,
     /// Waits after 410 are a row of their own: however long the server was away before, one that says this is there.
-    gone_waits: Waits,
+    gone_back_off: BackOff,
     /// Under how many names in a row it was not there.
     absent: u32,
     /// Since when it watches without failure.
@@ -102,8 +103,8 @@ impl<'a, 't> Follower<'a, 't> {
             known,
             at: None,
             streams: true,
-            waits: Waits::default(),
-            gone_waits: Waits::default(),
+            back_off: pace.back_off(),
+            gone_back_off: pace.back_off(),
             absent: 0,
             watches_since: None,
             silent: 0,

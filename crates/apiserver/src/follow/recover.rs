@@ -7,6 +7,7 @@ use tokio::time::{sleep, timeout};
 use super::{Follower, Stop, Way};
 use crate::failure::Failure;
 use crate::news::{News, Trouble, Watched};
+use crate::pace::spread;
 
 /// A server that does not have a kind may have it after an upgrade.
 const ABSENT_WAIT: Duration = Duration::from_secs(600);
@@ -73,8 +74,8 @@ impl Follower<'_, '_> {
             self.way = Way::Lost;
         }
         let retry_in = match failure {
-            Failure::Gone => self.gone_waits.after(None, &self.pace),
-            _ => self.waits.after(failure.retry_after(), &self.pace),
+            Failure::Gone => spread(self.gone_back_off.failed(), None),
+            _ => spread(self.back_off.failed(), failure.retry_after()),
         };
         self.refusals.count(&failure, Instant::now());
         let temporary = failure.as_temporary().filter(|_| self.refusals.may_pass(Instant::now()));
@@ -92,7 +93,7 @@ impl Follower<'_, '_> {
         let is_rare = self.begun_anew_at.is_none_or(|then| then.elapsed() >= self.pace.wait_max);
         if is_cheap && is_rare {
             self.begun_anew_at = Some(Instant::now());
-            self.waits.begin_anew();
+            self.back_off.reset();
         }
     }
 

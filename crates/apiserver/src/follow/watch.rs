@@ -22,8 +22,8 @@ impl Follower<'_, '_> {
         let since = *self.watches_since.get_or_insert(begun);
         let ended = self.follow_to_its_end(lines, begun).await;
         if since.elapsed() >= self.pace.calm {
-            self.waits.begin_anew();
-            self.gone_waits.begin_anew();
+            self.back_off.reset();
+            self.gone_back_off.reset();
         }
         ended
     }

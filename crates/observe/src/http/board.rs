@@ -1,53 +1,59 @@
-//! What the loop tells the servers, at a place where both can look: values, replaced after each step.
+//! What the loop tells the servers, at a place where both can look: values, replaced after each step. Who asks for health is counted here:
+//! the loop does not meet them.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::health::{HealthFacts, Readiness};
-use crate::metrics::{Gauges, Meters};
+use crate::metrics::{Metrics, Probe, Probes};
+
+/// Reads the time: since the start of the process, and of the day. The reader of an answer wants that of its question, whatever the loop
+/// does meanwhile.
+type Clock = dyn Fn() -> (Duration, Timestamp) + Send + Sync;
 
 /// The place.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Board {
-    started: Instant,
+    clock: Arc<Clock>,
     notes: Arc<Mutex<Notes>>,
 }
 
 /// What stands there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     pub(super) health: HealthFacts,
-    pub(super) gauges: Gauges,
-    pub(super) meters: Meters,
+    pub(super) metrics: Metrics,
+    pub(super) probes: Probes,
 }
 
 impl Board {
-    /// A place where nothing was told yet, of a process that started then.
-    pub fn new(started: Instant) -> Self {
-        let meters = Meters::new(Timestamp::now());
-        let notes = Notes { health: HealthFacts::default(), gauges: Gauges::default(), meters };
-        Self { started, notes: Arc::new(Mutex::new(notes)) }
+    /// A place where nothing was told yet.
+    pub fn new(clock: impl Fn() -> (Duration, Timestamp) + Send + Sync + 'static) -> Self {
+        Self { clock: Arc::new(clock), notes: Arc::default() }
     }
 
     /// How long the process runs.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        (self.clock)().0
+    }
+
+    /// The time of day.
+    pub(super) fn wall(&self) -> Timestamp {
+        (self.clock)().1
     }
 
     /// This is how it is now.
-    pub fn publish(&self, health: HealthFacts, gauges: Gauges) {
+    pub fn publish(&self, health: HealthFacts, metrics: Metrics) {
         let mut notes = self.lock();
-        if !gauges.is_pending {
-            notes.meters.nothing_pends();
-        }
-        (notes.health, notes.gauges) = (health, gauges);
+        (notes.health, notes.metrics) = (health, metrics);
     }
 
-    /// Something was counted.
-    pub fn measure(&self, count: impl FnOnce(&mut Meters)) {
-        count(&mut self.lock().meters);
+    /// Somebody asked for health and got this answer.
+    pub(super) fn count(&self, probe: Probe, code: u16) {
+        self.lock().probes.count(probe, code);
     }
 
     /// Healthy or not, as far as that is known.
@@ -68,5 +74,11 @@ impl Board {
     /// Whoever panicked while it was here has replaced a value at most.
     fn lock(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("notes", &self.notes).finish_non_exhaustive()
     }
 }

@@ -27,8 +27,8 @@ impl Page for HealthPage {
             _ => return Answer::not_found(&["/healthz", "/livez"]),
         };
         let facts = self.board.health();
-        let answer = answer(&facts, facts.judge(self.board.elapsed()), probe, Timestamp::now());
-        self.board.measure(|meters| meters.probed(probe, answer.status.as_u16()));
+        let answer = answer(&facts, facts.judge(self.board.elapsed()), probe, self.board.wall());
+        self.board.count(probe, answer.status.as_u16());
         answer
     }
 }

@@ -78,8 +78,8 @@ impl MetricsPage {
         let page = metrics::page(&Scrape {
             mode: self.site.mode,
             families: &notes.health.families,
-            meters: &notes.meters,
-            gauges: &notes.gauges,
+            metrics: &notes.metrics,
+            probes: &notes.probes,
             is_healthy: notes.health.judge(uptime).is_healthy,
             uptime,
             traffic: &self.traffic(),

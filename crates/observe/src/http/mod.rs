@@ -12,7 +12,7 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `board` | what the loop tells us: health, gauges, and the meters |
+//! | `board` | what the loop tells us: health, and the metrics |
 //! | `health` | `/healthz` and `/livez` |
 //! | `balancers` | `healthCheckNodePort`: who listens where, and what is answered |
 //! | `metrics` | the pages of the metrics port |

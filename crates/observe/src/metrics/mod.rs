@@ -1,9 +1,9 @@
 //! Figures for programs: what `/metrics` shows.
 //!
 //! ```text
-//!   events, outcomes ──► Meters ──┐
-//!   the loop ──► Gauges ──────────┼──► Scrape ──► text
-//!   the relay, /proc ─────────────┘
+//!   events, outcomes ──► Recorder ──┐
+//!   the loop ──► Gauges ────────────┴─► Metrics ──┐
+//!   probes, the relay, /proc ─────────────────────┴──► Scrape ──► text
 //! ```
 //!
 //! Upstream's metrics have upstream's names, types, labels, buckets and help, so that dashboards and alerts keep working; ours begin
@@ -14,18 +14,18 @@
 //! |---|---|
 //! | `text` | the text format: families, samples, escapes, and an end to its length |
 //! | `histogram` | counts by size |
-//! | `meters` | what is counted while the loop runs |
+//! | `recorder` | what is counted while the loop runs |
 //! | `upstream` | the metrics of kube-proxy |
 //! | `own` | ours |
 //! | `process` | those that every program has |
 //! | `slis` | the page of checks |
 //!
-//! Absent on purpose: decisions. Nothing here is read by the loop.
+//! Absent on purpose: decisions. The loop counts, and tells of it in its status; nothing that it does depends on a count.
 
 mod histogram;
-mod meters;
 mod own;
 mod process;
+mod recorder;
 mod slis;
 mod text;
 mod upstream;
@@ -36,7 +36,7 @@ use dataplane::Counted;
 use dataplane::checks::Severity;
 use model::Family;
 
-pub use meters::{Meters, Pass, Probe};
+pub use recorder::{Metrics, Pass, Probe, Probes, Recorder};
 pub use slis::slis;
 
 use dataplane::Mode;
@@ -63,14 +63,8 @@ pub struct Gauges {
     pub findings: BTreeMap<&'static str, Severity>,
     /// Listeners that cannot be opened.
     pub not_listening: usize,
-    /// How often rules were put right that others had changed.
-    pub repairs: u64,
-    /// Operations that this took.
-    pub repair_operations: u64,
     /// Programs that come back again and again.
     pub fighting: usize,
-    /// Operations written in all.
-    pub operations: u64,
     /// When the picture last changed, counted from the start of the process.
     pub changed_at: Option<std::time::Duration>,
     /// When the API server last said something about the part of the picture of which it has said nothing for longest, counted so.
@@ -93,10 +87,10 @@ pub struct Scrape<'a> {
     pub mode: Mode,
     /// The families that are served.
     pub families: &'a [Family],
-    /// What was counted.
-    pub meters: &'a Meters,
-    /// What the loop knows.
-    pub gauges: &'a Gauges,
+    /// What was counted, and what the loop knows.
+    pub metrics: &'a Metrics,
+    /// Who asked for health.
+    pub probes: &'a Probes,
     /// Whether `/healthz` would say so.
     pub is_healthy: bool,
     /// How long the process runs.

@@ -46,14 +46,15 @@ fn preconditions(page: &mut Page, scrape: &Scrape<'_>) {
     let mut family = page.family("portway_precondition", Kind::Gauge, help);
     for check in scrape.mode.checks() {
         for severity in Severity::ALL {
-            let is_found = scrape.gauges.findings.get(check.name) == Some(&severity);
+            let is_found = scrape.metrics.gauges.findings.get(check.name) == Some(&severity);
             family.sample(&[("check", check.name), ("severity", severity.name())], u64::from(is_found));
         }
     }
 }
 
 fn loop_of(page: &mut Page, scrape: &Scrape<'_>) {
-    let gauges = scrape.gauges;
+    let metrics = scrape.metrics;
+    let gauges = &metrics.gauges;
     let since = |at: std::time::Duration| scrape.uptime.saturating_sub(at).as_secs_f64();
     let (age, heard) = (gauges.changed_at.map(since), gauges.heard_at.map(since));
     let mut gauge = |name: &str, help: &str, value: f64| {
@@ -93,15 +94,15 @@ fn loop_of(page: &mut Page, scrape: &Scrape<'_>) {
         page.family(name, Kind::Counter, help).sample(&[], value);
     };
     let help = "How often our rules were put right after somebody else had changed them";
-    counter("portway_drift_repairs_total", help, gauges.repairs);
+    counter("portway_drift_repairs_total", help, metrics.repairs);
     counter(
         "portway_drift_repair_operations_total",
         "Operations that repairs took",
-        gauges.repair_operations,
+        metrics.repair_operations,
     );
-    counter("portway_operations_total", "Operations written to the kernel", gauges.operations);
+    counter("portway_operations_total", "Operations written to the kernel", metrics.operations);
     let help = "TCP connections to Pods that have vanished, which were ended";
-    counter("portway_vanished_connections_ended_total", help, scrape.meters.ended);
+    counter("portway_vanished_connections_ended_total", help, metrics.ended);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 service ports")]
@@ -191,19 +192,19 @@ mod tests {
     use dataplane::Counted;
 
     use super::*;
-    use crate::metrics::{Gauges, Meters};
+    use crate::metrics::{Gauges, Metrics, Probes};
 
     #[test]
     fn each_check_of_the_mode_has_a_gauge_by_severity() {
         let shown = |mode| {
             let gauges = Gauges { findings: [("ip-forward", Severity::Error)].into(), ..Gauges::default() };
-            let meters = Meters::new(jiff::Timestamp::UNIX_EPOCH);
+            let metrics = Metrics { gauges, ..Metrics::default() };
             let (families, traffic, uptime) = (&model::Family::ALL[..], &[][..], Duration::ZERO);
             let scrape = Scrape {
                 mode,
                 families,
-                meters: &meters,
-                gauges: &gauges,
+                metrics: &metrics,
+                probes: &Probes::default(),
                 is_healthy: true,
                 uptime,
                 traffic,

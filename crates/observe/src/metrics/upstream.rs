@@ -8,41 +8,34 @@ use jiff::Timestamp;
 use model::{ByFamily, Family};
 
 use super::histogram::Histogram;
-use super::meters::Probe;
 use super::text::{Kind, Page, Samples};
-use super::{Meters, Scrape};
+use super::{Metrics, Probe, Probes, Scrape};
 
 /// Writes all that the mode has.
 pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
     let mut writer = Writer { page, mode: scrape.mode, families: scrape.families };
-    let Scrape { meters, gauges, .. } = scrape;
-    flows(&mut writer, meters);
+    let Scrape { metrics, probes: asked, .. } = scrape;
+    flows(&mut writer, metrics);
     packets_of_rules(&mut writer, scrape.counted);
     writer.both(
         "network_programming_duration_seconds",
         Kind::Histogram,
         "In Cluster Network Programming Latency in seconds",
-        |samples, family, label| samples.histogram(label, meters.programming.get(family)),
+        |samples, family, label| samples.histogram(label, metrics.programming.get(family)),
     );
     listener_failures(&mut writer, scrape.counted);
     localhost_listeners(&mut writer, scrape);
     localhost_rejected(&mut writer, scrape);
-    probes(
-        &mut writer,
-        meters,
-        Probe::Healthz,
-        "proxy_healthz_total",
-        "Cumulative proxy healthz HTTP status",
-    );
-    probes(&mut writer, meters, Probe::Livez, "proxy_livez_total", "Cumulative proxy livez HTTP status");
+    probes(&mut writer, asked, Probe::Healthz, "proxy_healthz_total", "Cumulative proxy healthz HTTP status");
+    probes(&mut writer, asked, Probe::Livez, "proxy_livez_total", "Cumulative proxy livez HTTP status");
     let help = "SyncProxyRules latency in seconds for full resyncs";
-    writer.duration("sync_full_proxy_rules_duration_seconds", help, &meters.full_syncs);
+    writer.duration("sync_full_proxy_rules_duration_seconds", help, &metrics.full_syncs);
     let help = "SyncProxyRules latency in seconds for partial resyncs";
-    writer.duration("sync_partial_proxy_rules_duration_seconds", help, &meters.partial_syncs);
+    writer.duration("sync_partial_proxy_rules_duration_seconds", help, &metrics.partial_syncs);
     let help = "SyncProxyRules latency in seconds";
-    writer.duration("sync_proxy_rules_duration_seconds", help, &meters.syncs);
-    let (services, endpoints) = (meters.services, meters.endpoints);
-    let pending = |count: u64| if gauges.is_pending { count } else { 0 };
+    writer.duration("sync_proxy_rules_duration_seconds", help, &metrics.syncs);
+    let (services, endpoints) = (metrics.services, metrics.endpoints);
+    let pending = |count: u64| if metrics.gauges.is_pending { count } else { 0 };
     let one = "sync_proxy_rules_endpoint_changes";
     writer.gauge(
         &format!("{one}_pending"),
@@ -50,44 +43,44 @@ pub(super) fn write(page: &mut Page, scrape: &Scrape<'_>) {
         pending(endpoints.pending),
     );
     writer.counter(&format!("{one}_total"), "Cumulative proxy rules Endpoint changes", endpoints.total);
-    rules(&mut writer, meters);
+    rules(&mut writer, metrics);
     let name = "sync_proxy_rules_iptables_restore_failures_total";
-    writer.failures(name, "Cumulative proxy iptables restore failures", meters.failures);
-    rules_in_all(&mut writer, meters);
+    writer.failures(name, "Cumulative proxy iptables restore failures", metrics.failures);
+    rules_in_all(&mut writer, metrics);
     moment(
         &mut writer,
         "sync_proxy_rules_last_queued_timestamp_seconds",
         "The last time a sync of proxy rules was queued",
-        meters.queued_at,
+        metrics.queued_at,
     );
     moment(
         &mut writer,
         "sync_proxy_rules_last_timestamp_seconds",
         "The last time proxy rules were successfully synced",
-        meters.synced_at,
+        metrics.synced_at,
     );
     let name = "sync_proxy_rules_nftables_cleanup_failures_total";
-    writer.failures(name, "Cumulative proxy nftables cleanup failures", meters.cleanup_failures);
+    writer.failures(name, "Cumulative proxy nftables cleanup failures", metrics.cleanup_failures);
     let name = "sync_proxy_rules_nftables_sync_failures_total";
-    writer.failures(name, "Cumulative proxy nftables sync failures", meters.failures);
+    writer.failures(name, "Cumulative proxy nftables sync failures", metrics.failures);
     without_local(&mut writer, scrape);
     let one = "sync_proxy_rules_service_changes";
     writer.gauge(&format!("{one}_pending"), "Pending proxy rules Service changes", pending(services.pending));
     writer.counter(&format!("{one}_total"), "Cumulative proxy rules Service changes", services.total);
 }
 
-fn flows(writer: &mut Writer<'_>, meters: &Meters) {
+fn flows(writer: &mut Writer<'_>, metrics: &Metrics) {
     writer.both(
         "conntrack_reconciler_deleted_entries_total",
         Kind::Counter,
         "Cumulative conntrack flows deleted by conntrack reconciler",
-        |samples, family, label| samples.sample(label, meters.flows.get(family)),
+        |samples, family, label| samples.sample(label, metrics.flows.get(family)),
     );
     writer.both(
         "conntrack_reconciler_sync_duration_seconds",
         Kind::Histogram,
         "ReconcileConntrackFlowsLatency latency in seconds",
-        |samples, family, label| samples.histogram(label, meters.reconciling.get(family)),
+        |samples, family, label| samples.histogram(label, metrics.reconciling.get(family)),
     );
 }
 
@@ -151,29 +144,29 @@ fn localhost_listeners(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
     );
 }
 
-fn probes(writer: &mut Writer<'_>, meters: &Meters, probe: Probe, name: &str, help: &str) {
+fn probes(writer: &mut Writer<'_>, asked: &Probes, probe: Probe, name: &str, help: &str) {
     writer.family(name, Kind::Counter, help, |samples| {
-        for ((_, code), count) in meters.probes.iter().filter(|((of, _), _)| *of == probe) {
+        for ((_, code), count) in asked.0.iter().filter(|((of, _), _)| *of == probe) {
             samples.sample(&[("code", &code.to_string())], count);
         }
     });
 }
 
-fn rules(writer: &mut Writer<'_>, meters: &Meters) {
+fn rules(writer: &mut Writer<'_>, metrics: &Metrics) {
     let help = "Number of iptables rules written by kube-proxy in last sync";
     writer.family("sync_proxy_rules_iptables_last", Kind::Gauge, help, |samples| {
-        for ((family, table), count) in &meters.rules {
+        for ((family, table), count) in &metrics.rules {
             samples.sample(&[("ip_family", &family.to_string()), ("table", table)], count.written);
         }
     });
     let name = "sync_proxy_rules_iptables_partial_restore_failures_total";
-    writer.failures(name, "Cumulative proxy iptables partial restore failures", meters.partial_failures);
+    writer.failures(name, "Cumulative proxy iptables partial restore failures", metrics.partial_failures);
 }
 
-fn rules_in_all(writer: &mut Writer<'_>, meters: &Meters) {
+fn rules_in_all(writer: &mut Writer<'_>, metrics: &Metrics) {
     let help = "Total number of iptables rules owned by kube-proxy";
     writer.family("sync_proxy_rules_iptables_total", Kind::Gauge, help, |samples| {
-        for ((family, table), count) in &meters.rules {
+        for ((family, table), count) in &metrics.rules {
             samples.sample(&[("ip_family", &family.to_string()), ("table", table)], count.total);
         }
     });
@@ -191,8 +184,8 @@ fn without_local(writer: &mut Writer<'_>, scrape: &Scrape<'_>) {
     let help = "Number of services with a Local traffic policy and no endpoints";
     let families = scrape.families;
     let by_policy: [(&str, &ByFamily<usize>); 2] = [
-        ("external", &scrape.gauges.without_local.external),
-        ("internal", &scrape.gauges.without_local.internal),
+        ("external", &scrape.metrics.gauges.without_local.external),
+        ("internal", &scrape.metrics.gauges.without_local.internal),
     ];
     writer.family(name, Kind::Gauge, help, |samples| {
         for family in families {

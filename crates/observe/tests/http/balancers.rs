@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{ask, connect, free_port, until};
 use crate::place::Place;
-use crate::{healthy, place::gauges};
+use crate::{healthy, place::counted};
 
 fn service(name: &str, port: u16) -> Value {
     json!({
@@ -96,7 +96,7 @@ fn an_unhealthy_proxy_is_told_to_balancers_too() {
         patience: Duration::ZERO,
         ..healthy()
     };
-    place.board.publish(late, gauges());
+    place.board.publish(late, counted());
     until("it listens", || !is_closed(at));
     assert_eq!(weight(at), (503, Some("1".into())));
 }

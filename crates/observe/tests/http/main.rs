@@ -42,10 +42,10 @@ fn health_is_answered_with_upstreams_body_and_headers() {
         assert_eq!((body["healthy"] == true, body.get("nodeEligible").is_some()), (true, has_node), "{body}");
         assert_eq!(body["status"]["IPv6"]["lastUpdated"], "2023-11-14T22:13:20Z");
     }
-    place.board.publish(HealthFacts { is_node_eligible: false, ..healthy() }, place::gauges());
+    place.board.publish(HealthFacts { is_node_eligible: false, ..healthy() }, place::counted());
     assert_eq!((ask(place.health, "/healthz").code, ask(place.health, "/livez").code), (503, 200));
     let late = HealthFacts { behind_since: Some(Duration::ZERO), patience: Duration::ZERO, ..healthy() };
-    place.board.publish(late, place::gauges());
+    place.board.publish(late, place::counted());
     assert_eq!((ask(place.health, "/healthz").code, ask(place.health, "/livez").code), (503, 503));
     let metrics = ask(place.metrics, "/metrics").body;
     for line in [

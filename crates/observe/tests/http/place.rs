@@ -12,7 +12,7 @@ use dataplane::Counted;
 use model::{Family, Protocol};
 use observe::http::{Balancers, Board, Remote, Servers, Site};
 use observe::listeners::Listener;
-use observe::metrics::Gauges;
+use observe::metrics::{Gauges, Metrics, Recorder};
 use observe::question::Answer;
 use observe::status::Status;
 use observe::traffic::{Carried, Traffic};
@@ -48,8 +48,9 @@ impl Place {
     }
 
     fn with(options: &ListenOptions, health: SocketAddr, metrics: SocketAddr) -> Self {
-        let board = Board::new(Instant::now());
-        board.publish(crate::healthy(), gauges());
+        let begun = Instant::now();
+        let board = Board::new(move || (begun.elapsed(), jiff::Timestamp::now()));
+        board.publish(crate::healthy(), counted());
         let (servers, remote) = Servers::open(options, site(&board));
         let failing = Arc::new(Mutex::new(servers.failing().clone()));
         let told = Arc::clone(&failing);
@@ -131,8 +132,10 @@ fn large_status() -> Status {
     Status { problems: vec!["x".repeat(1000); 20_000], ..Status::default() }
 }
 
-pub(crate) fn gauges() -> Gauges {
-    Gauges { service_ports: 12, refused: 1, repairs: 3, ..Gauges::default() }
+pub(crate) fn counted() -> Metrics {
+    let mut recorder = Recorder::new(jiff::Timestamp::UNIX_EPOCH);
+    (0..3).for_each(|_| recorder.repaired(0));
+    recorder.metrics_with(Gauges { service_ports: 12, refused: 1, ..Gauges::default() })
 }
 
 fn traffic() -> Traffic {

@@ -10,7 +10,7 @@ use dataplane::{Counted, Mode, RuleCount, Synced, registry};
 use jiff::Timestamp;
 use model::{ByFamily, Family, Protocol};
 use observe::metrics::Pass;
-use observe::metrics::{self, Gauges, Meters, Probe, Scrape};
+use observe::metrics::{self, Gauges, Metrics, Probe, Probes, Recorder, Scrape};
 use observe::traffic::{Carried, Traffic};
 use serde_json::json;
 use standalone::objects::{Change, Kind, Object, ObjectKey};
@@ -26,10 +26,10 @@ struct Shown {
 
 /// A page on which everything has happened once.
 fn page(mode: Mode) -> String {
-    let mut meters = Meters::new(Timestamp::UNIX_EPOCH);
+    let mut recorder = Recorder::new(Timestamp::UNIX_EPOCH);
     let slice = json!({ "metadata": { "name": "web", "namespace": "default" } });
     let key = ObjectKey::of(Kind::EndpointSlice, &slice).unwrap();
-    meters.heard(
+    recorder.heard(
         &[Change::Apply(Object { key, origin: None, value: Arc::new(slice) })],
         Timestamp::from_second(1).unwrap(),
     );
@@ -38,16 +38,17 @@ fn page(mode: Mode) -> String {
     let took = Duration::from_millis(3);
     for was_full in [true, false] {
         let result = Ok(Synced { rules: BTreeMap::clone(&rules), ..Synced::default() });
-        meters.synced(&result, was_full, took, Timestamp::from_second(2).unwrap());
+        recorder.synced(&result, was_full, took, Timestamp::from_second(2).unwrap());
     }
-    meters.ran(0, &[Pass { family: Family::V4, flows: 2, took }]);
-    meters.probed(Probe::Healthz, 200);
-    meters.probed(Probe::Livez, 503);
+    recorder.ran(0, &[Pass { family: Family::V4, flows: 2, took }]);
+    let mut probes = Probes::default();
+    probes.count(Probe::Healthz, 200);
+    probes.count(Probe::Livez, 503);
     metrics::page(&Scrape {
         mode,
         families: &Family::ALL,
-        meters: &meters,
-        gauges: &Gauges::default(),
+        metrics: &recorder.metrics_with(Gauges::default()),
+        probes: &probes,
         is_healthy: true,
         uptime: Duration::from_secs(1),
         traffic: &[],
@@ -157,8 +158,8 @@ fn what_the_rules_have_counted_is_shown_and_what_could_not_be_read_is_not() {
     let unread = metrics::page(&Scrape {
         mode: dataplane::iptables::MODE,
         families: &Family::ALL,
-        meters: &Meters::new(Timestamp::UNIX_EPOCH),
-        gauges: &Gauges::default(),
+        metrics: &Metrics::default(),
+        probes: &Probes::default(),
         is_healthy: true,
         uptime: Duration::ZERO,
         traffic: &[],
@@ -207,8 +208,8 @@ fn a_page_of_a_huge_cluster_has_an_end() {
     let page = metrics::page(&Scrape {
         mode: dataplane::userspace::MODE,
         families: &Family::ALL,
-        meters: &Meters::new(Timestamp::UNIX_EPOCH),
-        gauges: &Gauges::default(),
+        metrics: &Metrics::default(),
+        probes: &Probes::default(),
         is_healthy: true,
         uptime: Duration::ZERO,
         traffic: &traffic,

@@ -1,6 +1,7 @@
-//! What is counted while the loop runs.
+//! What is counted while the loop runs. Every number is counted here and nowhere else.
 //!
-//! In: the changes that came, what became of each sync and errand, and who asked for health. Out: counts, for a page.
+//! In: the changes that came, and what became of each sync and errand; who asked for health. Out: [`Metrics`], for the page of metrics and
+//! for the status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use model::{ByFamily, Family};
 use serde_json::Value;
 use standalone::objects::{Change, Kind, Object};
 
+use super::Gauges;
 use super::histogram::{Histogram, PROGRAMMING_SECONDS, SYNC_SECONDS};
 
 /// The controller of slices writes here when what it tells of has happened.
@@ -19,30 +21,51 @@ const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// So many changes are timed between two syncs.
 const TRIGGERS_MAX: usize = 65_536;
 
-/// What was counted. Both families are written in one sync, so what is about syncs is counted once for both.
+/// What was counted, and what the loop knows at the moment. Both families are written in one sync, so what is about syncs is counted once
+/// for both.
 #[derive(Clone, Debug)]
-pub struct Meters {
-    started: Timestamp,
+pub struct Metrics {
+    /// What the loop knows at the moment.
+    pub gauges: Gauges,
     pub(super) syncs: Histogram,
     pub(super) full_syncs: Histogram,
     pub(super) partial_syncs: Histogram,
     pub(super) synced_at: Option<Timestamp>,
     pub(super) queued_at: Option<Timestamp>,
     pub(super) programming: ByFamily<Histogram>,
-    /// When what waits to be written happened.
-    triggers: Vec<(Family, Timestamp)>,
     pub(super) services: Changes,
     pub(super) endpoints: Changes,
-    pub(super) probes: BTreeMap<(Probe, u16), u64>,
     pub(super) failures: u64,
     pub(super) partial_failures: u64,
     pub(super) cleanup_failures: u64,
+    pub(super) store_failures: u64,
     pub(super) reconciling: ByFamily<Histogram>,
     pub(super) flows: ByFamily<u64>,
     /// Connections to vanished endpoints that were ended.
     pub(super) ended: u64,
     pub(super) rules: RuleCounts,
+    /// Syncs that went well and read the kernel, whether or not that was asked for.
+    pub full_reads: u64,
+    /// Operations written in all.
+    pub operations: u64,
+    /// How often rules were put right that others had changed.
+    pub repairs: u64,
+    /// Operations that this took.
+    pub repair_operations: u64,
 }
+
+/// Counts what happens to the loop.
+#[derive(Debug)]
+pub struct Recorder {
+    started: Timestamp,
+    metrics: Metrics,
+    /// When what waits to be written happened. There may be many, so they are no part of what is published.
+    triggers: Vec<(Family, Timestamp)>,
+}
+
+/// How often it was asked for health, by what was asked and the code of the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Probes(pub(super) BTreeMap<(Probe, u16), u64>);
 
 /// Changes of one kind of object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,30 +95,66 @@ pub struct Pass {
     pub took: Duration,
 }
 
-impl Meters {
-    /// Nothing was counted yet.
-    pub fn new(started: Timestamp) -> Self {
+impl Default for Metrics {
+    fn default() -> Self {
         let by_family = |bounds| ByFamily { v4: Histogram::new(bounds), v6: Histogram::new(bounds) };
         Self {
-            started,
+            gauges: Gauges::default(),
             syncs: Histogram::new(SYNC_SECONDS),
             full_syncs: Histogram::new(SYNC_SECONDS),
             partial_syncs: Histogram::new(SYNC_SECONDS),
             synced_at: None,
             queued_at: None,
             programming: by_family(PROGRAMMING_SECONDS),
-            triggers: Vec::new(),
             services: Changes::default(),
             endpoints: Changes::default(),
-            probes: BTreeMap::new(),
             failures: 0,
             partial_failures: 0,
             cleanup_failures: 0,
+            store_failures: 0,
             reconciling: by_family(SYNC_SECONDS),
             flows: ByFamily::default(),
             ended: 0,
             rules: RuleCounts::default(),
+            full_reads: 0,
+            operations: 0,
+            repairs: 0,
+            repair_operations: 0,
         }
+    }
+}
+
+impl Metrics {
+    /// Syncs that went well.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.count() - self.failures
+    }
+
+    /// Syncs, deletions and allocations of addresses that failed.
+    pub fn failures(&self) -> u64 {
+        self.failures + self.cleanup_failures + self.store_failures
+    }
+
+    /// Flows that led nowhere and were forgotten.
+    pub fn flows_forgotten(&self) -> u64 {
+        self.flows.iter().map(|(_, flows)| flows).sum()
+    }
+}
+
+impl Recorder {
+    /// Nothing was counted yet.
+    pub fn new(started: Timestamp) -> Self {
+        Self { started, metrics: Metrics::default(), triggers: Vec::new() }
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What is published: what was counted, and what the loop knows at the moment.
+    pub fn metrics_with(&self, gauges: Gauges) -> Metrics {
+        Metrics { gauges, ..self.metrics.clone() }
     }
 
     /// These changes came. Pods count as endpoints: without a cluster, slices are made from them.
@@ -106,8 +165,8 @@ impl Meters {
                 Change::Delete(key) => key.kind,
             };
             match kind {
-                Kind::Service => self.services.count(),
-                Kind::EndpointSlice | Kind::Pod => self.endpoints.count(),
+                Kind::Service => self.metrics.services.count(),
+                Kind::EndpointSlice | Kind::Pod => self.metrics.endpoints.count(),
                 Kind::Node | Kind::ServiceCidr => {}
             }
             if let Change::Apply(object) = change
@@ -117,7 +176,7 @@ impl Meters {
             }
         }
         if !changes.is_empty() {
-            self.queued_at = Some(now);
+            self.metrics.queued_at = Some(now);
         }
     }
 
@@ -125,14 +184,14 @@ impl Meters {
     pub fn told(&mut self, news: &News, now: Timestamp) {
         let News::Changed { of, events, triggers } = news else { return };
         let changes = match of {
-            Watched::Services => &mut self.services,
-            Watched::EndpointSlices => &mut self.endpoints,
+            Watched::Services => &mut self.metrics.services,
+            Watched::EndpointSlices => &mut self.metrics.endpoints,
             Watched::Node | Watched::ServiceCidrs => return,
         };
         for _ in events {
             changes.count();
         }
-        self.queued_at = (!events.is_empty()).then_some(now).or(self.queued_at);
+        self.metrics.queued_at = (!events.is_empty()).then_some(now).or(self.metrics.queued_at);
         let room = TRIGGERS_MAX.saturating_sub(self.triggers.len());
         let since_start = triggers.iter().filter(|(_, at)| *at > self.started);
         self.triggers.extend(since_start.take(room));
@@ -140,7 +199,7 @@ impl Meters {
 
     /// Nothing waits to be written: what came changed nothing.
     pub fn nothing_pends(&mut self) {
-        (self.services.pending, self.endpoints.pending) = (0, 0);
+        (self.metrics.services.pending, self.metrics.endpoints.pending) = (0, 0);
         self.triggers.clear();
     }
 
@@ -152,23 +211,25 @@ impl Meters {
         took: Duration,
         now: Timestamp,
     ) {
-        self.syncs.observe(took);
+        self.metrics.syncs.observe(took);
         if was_full {
-            self.full_syncs.observe(took);
+            self.metrics.full_syncs.observe(took);
         } else {
-            self.partial_syncs.observe(took);
+            self.metrics.partial_syncs.observe(took);
         }
         match result {
             Err(_) => {
-                self.failures += 1;
-                self.partial_failures += u64::from(!was_full);
+                self.metrics.failures += 1;
+                self.metrics.partial_failures += u64::from(!was_full);
             }
             Ok(synced) => {
-                self.synced_at = Some(now);
-                self.rules.clone_from(&synced.rules);
+                self.metrics.synced_at = Some(now);
+                self.metrics.full_reads += u64::from(synced.was_full);
+                self.metrics.operations += synced.operations as u64;
+                self.metrics.rules.clone_from(&synced.rules);
                 for (family, at) in std::mem::take(&mut self.triggers) {
                     let since = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-                    self.programming.get_mut(family).observe(since);
+                    self.metrics.programming.get_mut(family).observe(since);
                 }
                 self.nothing_pends();
             }
@@ -177,21 +238,37 @@ impl Meters {
 
     /// Deletions that waited ended.
     pub fn settled(&mut self, result: &Result<Synced, SyncError>) {
-        self.cleanup_failures += u64::from(result.is_err());
+        match result {
+            Ok(synced) => self.metrics.operations += synced.operations as u64,
+            Err(_) => self.metrics.cleanup_failures += 1,
+        }
+    }
+
+    /// What others had changed was put right.
+    pub fn repaired(&mut self, operations: usize) {
+        self.metrics.repairs += 1;
+        self.metrics.repair_operations += operations as u64;
+    }
+
+    /// Addresses could not be given.
+    pub fn store_failed(&mut self) {
+        self.metrics.store_failures += 1;
     }
 
     /// Something was done beside the rules: so many connections were ended, in these passes through the connection tracker.
     pub fn ran(&mut self, ended: u64, passes: &[Pass]) {
-        self.ended += ended;
+        self.metrics.ended += ended;
         for pass in passes {
-            self.reconciling.get_mut(pass.family).observe(pass.took);
-            *self.flows.get_mut(pass.family) += pass.flows;
+            self.metrics.reconciling.get_mut(pass.family).observe(pass.took);
+            *self.metrics.flows.get_mut(pass.family) += pass.flows;
         }
     }
+}
 
+impl Probes {
     /// Somebody asked for health and got this answer.
-    pub fn probed(&mut self, probe: Probe, code: u16) {
-        *self.probes.entry((probe, code)).or_default() += 1;
+    pub fn count(&mut self, probe: Probe, code: u16) {
+        *self.0.entry((probe, code)).or_default() += 1;
     }
 }
 
@@ -243,44 +320,59 @@ mod tests {
 
     #[test]
     fn a_change_is_timed_from_its_trigger_to_the_sync_that_writes_it() {
-        let mut meters = Meters::new(at(1000));
-        meters.heard(&[slice(1010), slice(900)], at(1011));
-        assert_eq!((meters.endpoints.total, meters.endpoints.pending), (2, 2));
-        meters.synced(&Err(kernel::nft::Error::OutOfMemory.into()), false, SECOND, at(1012));
-        assert_eq!((meters.programming.v6.count(), meters.partial_failures), (0, 1), "not yet in force");
-        meters.synced(&Ok(Synced::default()), true, SECOND, at(1014));
-        assert_eq!(meters.programming.v6.count(), 1, "what happened before we started is not our delay");
-        assert!((meters.programming.v6.sum() - 4.0).abs() < 1e-9);
-        assert_eq!((meters.programming.v4.count(), meters.endpoints.pending), (0, 0));
+        let mut recorder = Recorder::new(at(1000));
+        recorder.heard(&[slice(1010), slice(900)], at(1011));
+        assert_eq!((recorder.metrics.endpoints.total, recorder.metrics.endpoints.pending), (2, 2));
+        recorder.synced(&Err(kernel::nft::Error::OutOfMemory.into()), false, SECOND, at(1012));
         assert_eq!(
-            (meters.full_syncs.count(), meters.partial_syncs.count(), meters.syncs.count()),
+            (recorder.metrics.programming.v6.count(), recorder.metrics.partial_failures),
+            (0, 1),
+            "not yet in force"
+        );
+        recorder.synced(&Ok(Synced::default()), true, SECOND, at(1014));
+        assert_eq!(
+            recorder.metrics.programming.v6.count(),
+            1,
+            "what happened before we started is not our delay"
+        );
+        assert!((recorder.metrics.programming.v6.sum() - 4.0).abs() < 1e-9);
+        assert_eq!((recorder.metrics.programming.v4.count(), recorder.metrics.endpoints.pending), (0, 0));
+        assert_eq!(
+            (
+                recorder.metrics.full_syncs.count(),
+                recorder.metrics.partial_syncs.count(),
+                recorder.metrics.syncs.count()
+            ),
             (1, 1, 2)
         );
     }
 
     #[test]
     fn what_an_api_server_tells_is_timed_too() {
-        let mut meters = Meters::new(at(1000));
+        let mut recorder = Recorder::new(at(1000));
         let told = |triggers| News::Changed {
             of: Watched::EndpointSlices,
             events: vec![model::Event::DeleteSlice(model::ServiceName::new("default", "web-1"))],
             triggers,
         };
-        meters.told(&told(vec![(Family::V4, at(999)), (Family::V6, at(1010))]), at(1011));
-        meters.told(&told(vec![(Family::V6, at(1011))]), at(1011));
-        meters.synced(&Ok(Synced::default()), false, SECOND, at(1012));
-        assert_eq!((meters.programming.v4.count(), meters.programming.v6.count()), (0, 2));
-        assert!((meters.programming.v6.sum() - 3.0).abs() < 1e-9);
-        meters.synced(&Ok(Synced::default()), true, SECOND, at(1044));
-        assert_eq!(meters.programming.v6.count(), 2, "each is timed once");
+        recorder.told(&told(vec![(Family::V4, at(999)), (Family::V6, at(1010))]), at(1011));
+        recorder.told(&told(vec![(Family::V6, at(1011))]), at(1011));
+        recorder.synced(&Ok(Synced::default()), false, SECOND, at(1012));
+        assert_eq!(
+            (recorder.metrics.programming.v4.count(), recorder.metrics.programming.v6.count()),
+            (0, 2)
+        );
+        assert!((recorder.metrics.programming.v6.sum() - 3.0).abs() < 1e-9);
+        recorder.synced(&Ok(Synced::default()), true, SECOND, at(1044));
+        assert_eq!(recorder.metrics.programming.v6.count(), 2, "each is timed once");
     }
 
     #[test]
     fn what_changed_nothing_is_not_timed() {
-        let mut meters = Meters::new(at(1000));
-        meters.heard(&[slice(1010)], at(1011));
-        meters.nothing_pends();
-        meters.synced(&Ok(Synced::default()), true, SECOND, at(1044));
-        assert_eq!((meters.programming.v6.count(), meters.endpoints.total), (0, 1));
+        let mut recorder = Recorder::new(at(1000));
+        recorder.heard(&[slice(1010)], at(1011));
+        recorder.nothing_pends();
+        recorder.synced(&Ok(Synced::default()), true, SECOND, at(1044));
+        assert_eq!((recorder.metrics.programming.v6.count(), recorder.metrics.endpoints.total), (0, 1));
     }
 }
