@@ -54,7 +54,8 @@ pub(super) struct Shared {
           default_value = "30000-32767", help_heading = ALLOCATION)]
     node_port_range: RangeInclusive<u16>,
 
-    /// Where given addresses are remembered [default: /var/lib/portway for root, else the user's state folder]
+    /// Where given addresses are remembered: `run` writes there, other commands only read [default: /var/lib/portway for root, else the
+    /// user's state folder; reading commands take root's where the user has none]
     #[arg(long, global = true, value_name = "DIR", help_heading = ALLOCATION)]
     state_dir: Option<PathBuf>,
 
@@ -210,14 +211,20 @@ impl Shared {
     }
 
     /// What the control plane gives out, and where it remembers it.
-    pub(super) fn allocation(&self, dry_run: bool) -> ipam::Options {
+    pub(super) fn allocation(&self) -> ipam::Options {
         ipam::Options {
             service_cidrs: self.service_cidr.clone(),
             load_balancer_cidrs: self.load_balancer_cidr.clone(),
             node_port_range: self.node_port_range.clone(),
             state_dir: self.state_dir.clone().unwrap_or_else(ipam::default_state_dir),
-            dry_run,
+            dry_run: false,
         }
+    }
+
+    /// What it would give out, over what is remembered. Nothing is written.
+    pub(super) fn preview(&self) -> ipam::Options {
+        let state_dir = self.state_dir.clone().unwrap_or_else(ipam::default_state_dir_to_read);
+        ipam::Options { state_dir, dry_run: true, ..self.allocation() }
     }
 
     /// `None` where nobody says anything.

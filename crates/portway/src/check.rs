@@ -17,7 +17,7 @@ use super::kube::{Slices, items, service_of_slice, text, texts};
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::table::printable;
-use super::view::{Memory, View};
+use super::view::View;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub(super) struct CheckArgs {}
 
 /// Runs `portway check`.
 pub(super) fn run(_args: &CheckArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
-    let View { picture, .. } = View::open(shared, Memory::DryRun)?;
+    let View { picture, .. } = View::open(shared)?;
     let more = [stray_weights(&picture), misspelt(&picture)].concat();
     let findings = Findings { host: on_host(shared), ..Findings::of(&picture, &more) };
     let text = format!("{}{}", findings.show(&picture, paint), findings.summary(&picture, paint));

@@ -17,7 +17,7 @@ use super::said::{Failure, Said};
 use super::select::NamespaceScope;
 use super::table::printable;
 use super::values::{Sentence, Words, name};
-use super::view::{Memory, View};
+use super::view::View;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +50,7 @@ enum Resource {
 
 /// Runs `portway describe`.
 pub(super) fn run(args: &DescribeArgs, shared: &Shared) -> Result<Said, Failure> {
-    let view = View::open(shared, Memory::Kept)?;
+    let view = View::open(shared)?;
     let Resource::Service = args.resource;
     let found = args.scope.select(&view.picture, Kind::Service, &args.names)?;
     let described = describe_all(&view.picture, &found);

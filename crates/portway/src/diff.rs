@@ -11,7 +11,7 @@ use super::mode::{ModeArgs, ModeChoice, with_flags};
 use super::mode_flags::{DiffOnly, ModeFlags, refuse_foreign_settings};
 use super::run::failure;
 use super::said::{Failure, Said};
-use super::view::{Memory, View};
+use super::view::View;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +35,7 @@ pub(super) struct DiffArgs {
 pub(super) fn run(args: &DiffArgs, shared: &Shared) -> Result<Said, Failure> {
     let ModeChoice { settings, config, warnings, .. } = args.mode.choose(shared)?;
     refuse_foreign_settings(settings.mode, &args.own.values)?;
-    let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
+    let View { picture, .. } = View::open_on_host(shared, config.as_ref())?;
     let settings = with_flags(settings, &args.own.values);
     if let Some(reason) = settings.mode.cannot_compare() {
         return Err(Failure::refused(reason));

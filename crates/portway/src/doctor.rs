@@ -15,7 +15,7 @@ use super::output::Paint;
 use super::said::{Failure, Said};
 use super::table::{Table, printable};
 use super::values::Words;
-use super::view::{Memory, View};
+use super::view::View;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +41,7 @@ pub(super) struct DoctorArgs {
 /// Runs `portway doctor`.
 pub(super) fn run(args: &DoctorArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let ModeChoice { settings, config, mut warnings, .. } = args.mode.choose(shared)?;
-    let View { picture, .. } = View::open_on_host(shared, config.as_ref(), Memory::DryRun)?;
+    let View { picture, .. } = View::open_on_host(shared, config.as_ref())?;
     let doctor = doctor(&settings);
     let examined = doctor.examine(&Sample::of(&picture, true));
     let text = match args.output {

@@ -8,7 +8,7 @@ use super::args::Shared;
 use super::mode::{ModeArgs, ModeChoice};
 use super::said::{Failure, Said};
 use super::values::Words;
-use super::view::{Memory, View};
+use super::view::View;
 
 /// Those of each mode, and of all.
 fn examples() -> String {
@@ -53,7 +53,7 @@ impl FamilyName {
 /// Runs `portway render`.
 pub(super) fn run(args: &RenderArgs, shared: &Shared) -> Result<Said, Failure> {
     let ModeChoice { settings, config, warnings, tracker } = args.mode.choose(shared)?;
-    let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::DryRun)?;
+    let View { picture, .. } = View::open_with(shared, config.as_ref())?;
     let (table, family) = (picture.table(), args.family.family());
     let request = RenderRequest { table, family, settings: &settings, tracker };
     let text = settings.mode.render(&request);

@@ -1,4 +1,4 @@
-//! Loads the picture that a command shows.
+//! Loads the picture that a command shows. Nothing is written: what no Service was given yet is what `portway run` would give.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,15 +14,6 @@ use standalone::manifests::Source;
 use super::args::Shared;
 use super::said::Failure;
 
-/// May the addresses that Services are given be remembered?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// They are kept in the state folder: the next command sees the same.
-    Kept,
-    /// Nothing is written.
-    DryRun,
-}
-
 /// A picture and the moment at which it was taken.
 #[derive(Debug)]
 pub(super) struct View {
@@ -34,23 +25,18 @@ pub(super) struct View {
 
 impl View {
     /// Reads the files that the options name. Where they name none, the running portway is asked.
-    pub(super) fn open(shared: &Shared, memory: Memory) -> Result<Self, Failure> {
-        Self::open_with(shared, None, memory)
+    pub(super) fn open(shared: &Shared) -> Result<Self, Failure> {
+        Self::open_with(shared, None)
     }
 
     /// The same, with the choices of a document where the options say nothing.
-    pub(super) fn open_with(
-        shared: &Shared,
-        of_document: Option<&Config>,
-        memory: Memory,
-    ) -> Result<Self, Failure> {
+    pub(super) fn open_with(shared: &Shared, of_document: Option<&Config>) -> Result<Self, Failure> {
         if shared.named_sources().is_empty() {
             return Self::running(shared);
         }
         let (now, config) = (now(), shared.config(of_document)?);
         let mut source = Source::open(&shared.sources()?).map_err(|error| Failure::because(&error))?;
-        let options = shared.allocation(memory == Memory::DryRun);
-        let control_plane = ControlPlane::open(options, now).map_err(|error| refusal(&error))?;
+        let control_plane = ControlPlane::open(shared.preview(), now).map_err(|error| refusal(&error))?;
         let mut picture = Picture::new(config, control_plane, None);
         picture.follow(&mut source).map_err(|error| Failure::because(&error))?;
         if let Some(sentence) = source.refusal(picture.problems()) {
@@ -62,12 +48,8 @@ impl View {
     }
 
     /// As `portway run` would see it on this host: also with the addresses of the host that nobody names.
-    pub(super) fn open_on_host(
-        shared: &Shared,
-        of_document: Option<&Config>,
-        memory: Memory,
-    ) -> Result<Self, Failure> {
-        let mut view = Self::open_with(shared, of_document, memory)?;
+    pub(super) fn open_on_host(shared: &Shared, of_document: Option<&Config>) -> Result<Self, Failure> {
+        let mut view = Self::open_with(shared, of_document)?;
         if view.picture.cluster().local_addresses().is_none() {
             let host = HostFacts::read(&view.picture.cluster().config().node_name);
             view.picture.take(host.addresses.map(Event::LocalAddresses));

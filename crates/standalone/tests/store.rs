@@ -524,26 +524,6 @@ fn check_holders(sides: &[Side], seed: u64, step: u64) -> usize {
     holders.len()
 }
 
-fn random_spec(dice: &mut Dice) -> String {
-    let kind = ["ClusterIP", "NodePort", "LoadBalancer"][dice.below(3)];
-    let policy = ["SingleStack", "PreferDualStack", "RequireDualStack"][dice.below(3)];
-    let traffic = ["Cluster", "Local"][dice.below(2)];
-    let wish = match dice.below(4) {
-        0 => format!(", clusterIP: 10.96.0.{}", dice.below(20)),
-        1 => format!(", loadBalancerIP: 192.0.2.{}", dice.below(10)),
-        _ => String::new(),
-    };
-    let node_port = match dice.below(3) {
-        0 => format!(", nodePort: {}", 30000 + dice.below(4)),
-        _ => String::new(),
-    };
-    let port = if kind == "ClusterIP" { String::new() } else { node_port };
-    format!(
-        "type: {kind}, ipFamilyPolicy: {policy}, externalTrafficPolicy: {traffic}{wish}, \
-         ports: [{{name: a, port: 80{port}}}, {{name: b, port: 53, protocol: UDP}}]"
-    )
-}
-
 fn address(ip: &str, link_name: &str, link_index: u32) -> Address {
     let ip = ip.parse().unwrap();
     let (scope, link_name, flags) = (Scope::Global, link_name.to_owned(), AddressFlags::default());

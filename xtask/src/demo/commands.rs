@@ -2,12 +2,11 @@
 //!
 //! In: the scenes below. Out: each command with what it prints, and a sentence on what to look at.
 //!
-//! Every command gets a state folder of its own in the temporary folder, which is removed at the end.
+//! The commands write nothing, and are kept from the addresses that a portway of this machine has given.
 
 use crate::cargo::root;
 use anyhow::{Context, Result, bail};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// One command of the demo.
@@ -21,10 +20,13 @@ struct Scene {
 /// What every command has. The examples have two Nodes, and are seen from the first one.
 const SHARED: [&str; 4] = ["--from", "examples", "--node-name", "a"];
 
+/// A state folder that no machine has: nothing is remembered.
+const NO_STATE: &str = "/nonexistent/portway";
+
 const SCENES: &[Scene] = &[
     Scene {
         title: "The Services",
-        look_at: "No file gives mysql-service a cluster IP: portway has assigned one, and keeps it.",
+        look_at: "No file gives mysql-service a cluster IP: this is the one that `portway run` would give it.",
         arguments: "get services -A -o wide",
     },
     Scene {
@@ -61,9 +63,11 @@ const SCENES: &[Scene] = &[
 
 /// Plays all scenes; an error when one of the commands failed.
 pub(super) fn play(portway: PathBuf) -> Result<()> {
-    let stage = Stage { portway, state: StateFolder::create()? };
+    let stage = Stage { portway };
     println!("`--node-name a` makes this machine the first of the two Nodes in examples/nodes.yaml.");
-    println!("Each command below also has `--state-dir` with a folder that is removed at the end.");
+    println!(
+        "Each command below also has `--state-dir {NO_STATE}`, so that no address of this machine is shown."
+    );
     let cluster_ip = stage.cluster_ip()?;
     let mut failed = 0;
     for scene in SCENES {
@@ -79,7 +83,6 @@ pub(super) fn play(portway: PathBuf) -> Result<()> {
 /// What the scenes are played with.
 struct Stage {
     portway: PathBuf,
-    state: StateFolder,
 }
 
 impl Stage {
@@ -94,7 +97,7 @@ impl Stage {
         Ok(status.success())
     }
 
-    /// The address that portway has assigned to `mysql-service`.
+    /// The address that portway would give to `mysql-service`.
     fn cluster_ip(&self) -> Result<String> {
         let output = self
             .portway("get services mysql-service -o json")
@@ -109,8 +112,8 @@ impl Stage {
 
     fn portway(&self, arguments: &str) -> Command {
         let mut command = Command::new(&self.portway);
-        command.args(arguments.split_whitespace()).args(SHARED).arg("--state-dir");
-        command.arg(&self.state.path).current_dir(root()).stdin(Stdio::null());
+        command.args(arguments.split_whitespace()).args(SHARED).args(["--state-dir", NO_STATE]);
+        command.current_dir(root()).stdin(Stdio::null());
         command
     }
 }
@@ -120,33 +123,6 @@ fn cluster_ip_in(json: &str) -> Option<String> {
     let (_, after) = json.split_once("\"clusterIP\"")?;
     let value = after.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
     value.split_once('"').map(|(address, _)| address.to_owned())
-}
-
-/// A new folder for portway's state, removed when it goes out of scope.
-struct StateFolder {
-    path: PathBuf,
-}
-
-impl StateFolder {
-    fn create() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("portway-demo-{}", std::process::id()));
-        remove(&path);
-        // Ours alone from the start: portway would close it, and say so.
-        let created = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        created.with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for StateFolder {
-    fn drop(&mut self) {
-        remove(&self.path);
-    }
-}
-
-fn remove(folder: &Path) {
-    // A folder that stays behind in the temporary folder is no reason to fail.
-    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::mode::{ModeArgs, ModeChoice};
 use super::output::Paint;
 use super::said::{Failure, Said};
 use super::values::{Sentence, Words, name};
-use super::view::{Memory, View};
+use super::view::View;
 use holders::Holders;
 use question::{Destination, Source};
 
@@ -84,7 +84,7 @@ fn on_this_host(picture: &Picture, packet: &Packet, answer: &Answer, doctor: &Do
 /// Runs `portway explain`.
 pub(super) fn run(args: &ExplainArgs, shared: &Shared, paint: Paint) -> Result<Said, Failure> {
     let ModeChoice { settings, config, warnings, .. } = args.mode.choose(shared)?;
-    let View { picture, .. } = View::open_with(shared, config.as_ref(), Memory::Kept)?;
+    let View { picture, .. } = View::open_with(shared, config.as_ref())?;
     let mut asked = resolve::packet(&picture, args).map_err(|message| Failure::about(&picture, message))?;
     let answer = picture.table().fate(&asked.packet, &settings.semantics());
     asked.notes.extend(notes::on_answer(&picture, &asked.packet, &answer));

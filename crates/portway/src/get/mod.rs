@@ -16,7 +16,7 @@ use super::said::{Failure, Said};
 use super::select::NamespaceScope;
 use super::table::Table;
 use super::values::{Sentence, Words, name};
-use super::view::{Memory, View};
+use super::view::View;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +85,7 @@ impl Resource {
 
 /// Runs `portway get`.
 pub(super) fn run(args: &GetArgs, shared: &Shared) -> Result<Said, Failure> {
-    let view = View::open(shared, Memory::Kept)?;
+    let view = View::open(shared)?;
     let found = args.scope.select(&view.picture, args.resource.kind(), &args.names)?;
     let text = match args.output.and_then(Format::structured) {
         Some(format) => structured(args, &view, &found, format)?,

@@ -201,11 +201,9 @@ impl RunArgs {
         let names_server = self.kubeconfig.is_some() || self.master.is_some();
         let of_document = asked.and_then(|asked| asked.kubeconfig.clone()).map(KubeconfigFile::of_document);
         match (from.is_empty(), names_server) {
-            (false, false) => Ok(Origin::Files {
-                from,
-                allocation: shared.allocation(false),
-                allow_empty: self.allow_empty,
-            }),
+            (false, false) => {
+                Ok(Origin::Files { from, allocation: shared.allocation(), allow_empty: self.allow_empty })
+            }
             (false, true) => Err(Failure::usage(
                 "two sources of Services: `--kubeconfig` and `--master` name an API server, and `--from` or PORTWAY_FROM \
                  manifests: leave one out",

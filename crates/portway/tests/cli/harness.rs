@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use model::Config;
+use model::time::Timestamp;
+use observe::picture::Picture;
+use standalone::control_plane::ControlPlane;
+use standalone::ipam::{self, HostNetwork};
+use standalone::manifests::Source;
+
 /// A folder that goes when the test ends: `manifests/` in it is what `--from manifests` reads.
 pub(crate) struct Place {
     folder: PathBuf,
@@ -42,6 +49,21 @@ impl Place {
 
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.join("state")
+    }
+
+    /// Has the Services of this place given their addresses, and remembered, as `portway run` does.
+    pub(crate) fn remember(&self) {
+        let options = ipam::Options {
+            service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
+            load_balancer_cidrs: Vec::new(),
+            node_port_range: 30_000..=32_767,
+            state_dir: self.state(),
+            dry_run: false,
+        };
+        let control_plane =
+            ControlPlane::open_on(&HostNetwork::default(), options, Timestamp(1_769_860_800)).unwrap();
+        let mut source = Source::open(&[self.path("manifests")]).unwrap();
+        Picture::new(Config::default(), control_plane, None).follow(&mut source).unwrap();
     }
 
     /// Runs portway on the manifests of this place.

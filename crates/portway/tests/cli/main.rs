@@ -11,4 +11,5 @@ mod explain;
 mod get;
 mod harness;
 mod kube_proxy;
+mod read_only;
 mod usage;

@@ -137,6 +137,9 @@ impl ControlPlane {
             refuse_overlap(&options, &host.without(&held)).map_err(|_| error)
         })?;
         let store = Store::open(&options.state_dir, options.dry_run)?;
+        if let Some(error) = store.unread() {
+            tracing::warn!("{}", error.of_a_preview());
+        }
         let mut pending = Pending::default();
         pending.keys.insert(our_service_cidr_key());
         let mut embedded = Self {

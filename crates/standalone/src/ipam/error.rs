@@ -90,6 +90,20 @@ impl StoreError {
         matches!(source.kind(), ReadOnlyFilesystem | StorageFull | QuotaExceeded | PermissionDenied)
     }
 
+    /// The same for a command that only shows: it goes on without what is remembered.
+    pub(crate) fn of_a_preview(&self) -> String {
+        let StoreError::Io { action, path, source, .. } = self else { return self.to_string() };
+        let way_out = match source.kind() {
+            io::ErrorKind::PermissionDenied => "Run as the owner of the folder",
+            _ => "Repair the folder",
+        };
+        let path = path.display();
+        format!(
+            "cannot {action} {path}: {source}: the addresses shown may differ from those that Services have. {way_out}, or name another \
+             one with `--state-dir`"
+        )
+    }
+
     /// The sentence for what the system said.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let way_out = match source.kind() {

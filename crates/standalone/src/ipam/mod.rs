@@ -14,4 +14,4 @@ pub(crate) mod store;
 
 pub use error::StoreError;
 pub use host::{HostNetwork, refuse_overlap};
-pub use options::{Options, default_state_dir};
+pub use options::{Options, default_state_dir, default_state_dir_to_read};

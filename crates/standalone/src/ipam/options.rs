@@ -28,7 +28,8 @@ pub struct Options {
     pub node_port_range: RangeInclusive<u16>,
     /// Where it is remembered who got what.
     pub state_dir: PathBuf,
-    /// Allocate in memory, over what is remembered, and write nothing.
+    /// Allocate in memory, over what is remembered: no file is written and no lock is taken. Where the folder cannot be read, nothing is
+    /// remembered.
     pub dry_run: bool,
 }
 
@@ -85,12 +86,22 @@ pub(crate) fn overlaps(a: &IpNet, b: &IpNet) -> bool {
     a.contains(b) || b.contains(a)
 }
 
+/// Where root's allocations are remembered.
+const OF_ROOT: &str = "/var/lib/portway";
+
 /// Where allocations are remembered unless the operator says otherwise: `/var/lib/portway` for root, else the user's own
 /// state folder.
 pub fn default_state_dir() -> PathBuf {
-    if is_root() {
-        return "/var/lib/portway".into();
-    }
+    if is_root() { OF_ROOT.into() } else { own_state_dir() }
+}
+
+/// Where a command that only reads finds what is remembered: a user without a state folder asks about root's portway.
+pub fn default_state_dir_to_read() -> PathBuf {
+    let dir = default_state_dir();
+    if dir.exists() { dir } else { OF_ROOT.into() }
+}
+
+fn own_state_dir() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     state.unwrap_or_else(std::env::temp_dir).join("portway")

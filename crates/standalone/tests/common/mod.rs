@@ -214,3 +214,24 @@ impl Dice {
         usize::try_from((x ^ (x >> 31)) % limit as u64).unwrap()
     }
 }
+
+/// What a Service may ask for, on ranges in which wishes collide.
+pub fn random_spec(dice: &mut Dice) -> String {
+    let kind = ["ClusterIP", "NodePort", "LoadBalancer"][dice.below(3)];
+    let policy = ["SingleStack", "PreferDualStack", "RequireDualStack"][dice.below(3)];
+    let traffic = ["Cluster", "Local"][dice.below(2)];
+    let wish = match dice.below(4) {
+        0 => format!(", clusterIP: 10.96.0.{}", dice.below(20)),
+        1 => format!(", loadBalancerIP: 192.0.2.{}", dice.below(10)),
+        _ => String::new(),
+    };
+    let node_port = match dice.below(3) {
+        0 => format!(", nodePort: {}", 30000 + dice.below(4)),
+        _ => String::new(),
+    };
+    let port = if kind == "ClusterIP" { String::new() } else { node_port };
+    format!(
+        "type: {kind}, ipFamilyPolicy: {policy}, externalTrafficPolicy: {traffic}{wish}, \
+         ports: [{{name: a, port: 80{port}}}, {{name: b, port: 53, protocol: UDP}}]"
+    )
+}

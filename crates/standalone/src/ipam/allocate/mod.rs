@@ -15,7 +15,8 @@
 //! applied: Services that need something new wait.
 //!
 //! Nothing is given back otherwise: a Service that is missing for a while, for instance because its file is broken, finds
-//! its address again. And what another process may rely upon is never taken from it.
+//! its address again. And what another process may rely upon is never taken from it. A dry run shows nothing as given that a Service of
+//! other manifests has.
 
 pub(crate) mod complete;
 pub(crate) mod demand;
@@ -201,7 +202,8 @@ impl Allocation<'_> {
         match (user, holder) {
             (Some(user), _) => Some(Answer::Refused(refusal::taken(applicant, wish, &user))),
             (None, Some(holder)) if !self.may_evict(&holder) => {
-                Some(Answer::Refused(refusal::relied_upon(applicant, wish, &holder)))
+                let refuse = if self.store.is_dry() { refusal::reserved } else { refusal::relied_upon };
+                Some(Answer::Refused(refuse(applicant, wish, &holder)))
             }
             _ => Some(self.hold(applicant, want.slot, wish.resource)),
         }
@@ -265,9 +267,13 @@ impl Allocation<'_> {
     }
 
     /// May what this Service holds and we do not use be given away? We know what our own manifests use; anything else may
-    /// be in use by another process.
+    /// be in use by another process. A dry run takes only what was left behind by Services that are known to be gone.
     fn may_evict(&self, holder: &ServiceName) -> bool {
-        self.usage.known.contains(holder) || *self.is_alone.get_or_init(|| self.store.is_alone(self.turn))
+        let is_gone =
+            || self.store.ledger().tenant(holder).is_some_and(|tenant| tenant.absent_since.is_some());
+        self.usage.known.contains(holder)
+            || (self.store.is_dry() && is_gone())
+            || *self.is_alone.get_or_init(|| self.store.is_alone(self.turn))
     }
 
     fn pool(&self, slot: Slot) -> Option<Pool> {

@@ -55,6 +55,15 @@ pub(super) fn relied_upon(applicant: &Applicant<'_>, wish: &Wish, holder: &Servi
     Report::new(ObjectRef::service(applicant.name), &wish.field, &shown(&wish.resource), problem)
 }
 
+/// Its holder may be served: a command that only shows leaves it there.
+pub(super) fn reserved(applicant: &Applicant<'_>, wish: &Wish, holder: &ServiceName) -> Report {
+    let problem = format!(
+        "belongs to Service {holder}, which is not in these manifests, and is not shown as this Service's. `portway run` with these \
+         manifests takes it from {holder}, unless another Portway serves that; choose another to leave it there"
+    );
+    Report::new(ObjectRef::service(applicant.name), &wish.field, &shown(&wish.resource), problem)
+}
+
 /// It could not be written down, so it is not given yet.
 pub(super) fn waiting(applicant: &Applicant<'_>, want: &Want, reason: &str) -> Report {
     let problem = format!("waits until the allocation can be written to the state folder: {reason}");

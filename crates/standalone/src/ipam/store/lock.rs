@@ -34,7 +34,7 @@ struct Patience {
 const PATIENCE: Patience = Patience { silent: Duration::from_secs(1), most: Duration::from_secs(30) };
 
 /// How often a lock is tried. The kernel's own waiting has no end.
-const PAUSE: Duration = Duration::from_millis(2);
+pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 /// One turn at the store. It ends when this is dropped.
 #[derive(Debug)]

@@ -7,6 +7,8 @@
 //! One Service costs a few lines at the end of the file. When most lines are history the file is written anew, once, and
 //! put in place by a rename.
 //!
+//! A preview takes no lock and makes no file: it reads what is there, and what it gives stays in memory.
+//!
 //! A folder that cannot be written, for want of room or because it is read-only, can still be read: what is held stays held, and only
 //! records wait.
 //!
@@ -22,12 +24,13 @@ mod record;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use model::{ObjectRef, Report, ServiceName};
 
 pub(crate) use ledger::{Ledger, Tenant};
-use lock::InUse;
 pub(crate) use lock::Turn;
+use lock::{InUse, PAUSE};
 use log::{Content, FILE_NAME, Log};
 pub(crate) use record::{Record, Resource, Slot};
 
@@ -35,6 +38,8 @@ use super::StoreError;
 
 /// History that is not worth writing a file anew for.
 const SPARE_RECORDS: usize = 1024;
+/// How often a damaged file is read without a lock before it counts as damaged: its last line may just be being written.
+const MOST_READS: usize = 10;
 
 /// The store.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub(crate) struct Store {
     log: Option<Log>,
     in_use: Option<InUse>,
     is_dry: bool,
+    /// Why a dry run does not know what is remembered.
+    unread: Option<StoreError>,
     /// The ledger holds what never reached the disk.
     is_stale: bool,
     /// Why nothing can be appended in this turn, though all could be read.
@@ -56,7 +63,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store of a folder, which is made where it is missing. A dry run reads what is there and makes nothing.
+    /// Opens the store of a folder, which is made where it is missing. A dry run reads what is there, makes nothing and takes no lock; where
+    /// the folder cannot be read, it begins with nothing ([`Store::unread`]).
     pub(crate) fn open(dir: &Path, is_dry: bool) -> Result<Self, StoreError> {
         let (ledger, reports) = (Ledger::default(), Vec::new());
         let mut store = Self {
@@ -65,6 +73,7 @@ impl Store {
             log: None,
             in_use: None,
             is_dry,
+            unread: None,
             is_stale: false,
             unwritable: None,
             reports,
@@ -72,7 +81,10 @@ impl Store {
             fault: None,
         };
         if is_dry {
-            store.read_only()?;
+            match store.read_only() {
+                Err(error @ StoreError::Io { .. }) => store.unread = Some(error),
+                read => drop(read?),
+            }
         } else {
             match folder::prepare(dir) {
                 Ok(report) => store.reports.extend(report),
@@ -90,7 +102,7 @@ impl Store {
         let Err(error) = self.begin() else { return Ok(()) };
         (self.ledger, self.log) = (Ledger::default(), None);
         match error {
-            StoreError::Io { .. } if self.read_only()? => {
+            StoreError::Io { .. } if self.read_in_turn()? => {
                 self.is_stale = false;
                 tracing::warn!(%error, "the state folder can be read but not written: Services that hold their addresses are served");
                 Ok(())
@@ -163,9 +175,9 @@ impl Store {
         !self.is_stale
     }
 
-    /// Is no other process relying upon the store?
+    /// Is no other process relying upon the store? A dry run does not know.
     pub(crate) fn is_alone(&self, turn: &Turn) -> bool {
-        self.in_use.as_ref().is_none_or(|in_use| in_use.is_alone(turn))
+        !self.is_dry && self.in_use.as_ref().is_none_or(|in_use| in_use.is_alone(turn))
     }
 
     /// Who holds what.
@@ -178,16 +190,25 @@ impl Store {
         self.is_dry
     }
 
+    /// Why a dry run could not read what is remembered.
+    pub(crate) fn unread(&self) -> Option<&StoreError> {
+        self.unread.as_ref()
+    }
+
     /// What was found damaged.
     pub(crate) fn reports(&self) -> &[Report] {
         &self.reports
     }
 
+    /// Reads what is there while nobody writes. Returns whether there is something.
+    fn read_in_turn(&mut self) -> Result<bool, StoreError> {
+        let _turn = Turn::to_read(&self.dir)?;
+        self.read_only()
+    }
+
     /// Reads what is there. Returns whether there is something.
     fn read_only(&mut self) -> Result<bool, StoreError> {
-        let _turn = Turn::to_read(&self.dir)?;
-        let Some(mut log) = Log::open(&self.dir, false)? else { return Ok(false) };
-        let content = log.read_on()?;
+        let Some(content) = whole_content(&self.dir)? else { return Ok(false) };
         self.take(&content);
         if !content.damaged_lines.is_empty() {
             self.report_damage(&content, "the good lines count; the next real run sets the file aside");
@@ -271,6 +292,21 @@ impl Store {
             Ok(log) => self.log = Some(log),
             Err(error) => tracing::warn!(%error, "the store could not be compacted; it goes on growing"),
         }
+    }
+}
+
+/// What the file holds. A writer appends whole lines, and replaces the file in one step: what looks damaged may be a line that is being
+/// written, and is read again.
+fn whole_content(dir: &Path) -> Result<Option<Content>, StoreError> {
+    let mut reads = 0;
+    loop {
+        let Some(mut log) = Log::open(dir, false)? else { return Ok(None) };
+        let content = log.read_on()?;
+        reads += 1;
+        if content.damaged_lines.is_empty() || reads == MOST_READS {
+            return Ok(Some(content));
+        }
+        thread::sleep(PAUSE);
     }
 }
 
