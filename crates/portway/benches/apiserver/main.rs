@@ -15,7 +15,7 @@
 )]
 
 mod cluster;
-#[path = "../nftables/command.rs"]
+#[path = "../shared/command.rs"]
 mod command;
 mod node;
 mod page;

@@ -12,16 +12,16 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
-#[path = "../nftables/command.rs"]
+#[path = "../shared/command.rs"]
 mod command;
-#[path = "../nftables/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
 mod page;
 mod pass;
-#[path = "../nftables/samples.rs"]
+#[path = "../shared/samples.rs"]
 #[allow(dead_code, reason = "shared with another benchmark, which uses all of it")]
 mod samples;
-#[path = "../nftables/table.rs"]
+#[path = "../shared/table.rs"]
 mod table;
 mod tracker;
 

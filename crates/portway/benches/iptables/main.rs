@@ -23,26 +23,26 @@
 mod changes;
 mod children;
 mod cold;
-#[path = "../nftables/command.rs"]
+#[path = "../shared/command.rs"]
 mod command;
 mod door;
-#[path = "../nftables/facts.rs"]
+#[path = "../shared/facts.rs"]
 mod facts;
 mod goals;
 mod habit;
-#[path = "../nftables/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
 mod page;
 mod part;
-#[path = "../nftables/process.rs"]
+#[path = "../shared/process.rs"]
 #[allow(dead_code, reason = "shared with another benchmark, which uses all of it")]
 mod process;
 mod proxy;
 mod results;
-#[path = "../nftables/samples.rs"]
+#[path = "../shared/samples.rs"]
 #[allow(dead_code, reason = "shared with another benchmark, which uses all of it")]
 mod samples;
-#[path = "../nftables/table.rs"]
+#[path = "../shared/table.rs"]
 mod table;
 
 use std::process::ExitCode;

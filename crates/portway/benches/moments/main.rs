@@ -13,7 +13,7 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
-#[path = "../nftables/command.rs"]
+#[path = "../shared/command.rs"]
 mod command;
 mod damage;
 mod node;

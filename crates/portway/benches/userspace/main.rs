@@ -15,22 +15,22 @@
     reason = "a benchmark prints its table and its progress"
 )]
 
-#[path = "../nftables/command.rs"]
+#[path = "../shared/command.rs"]
 mod command;
 mod datagrams;
 mod endpoints;
 mod goals;
 mod load;
-#[path = "../nftables/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
 mod page;
 mod peers;
 mod proxy;
 mod relay;
 mod results;
-#[path = "../nftables/samples.rs"]
+#[path = "../shared/samples.rs"]
 mod samples;
-#[path = "../nftables/table.rs"]
+#[path = "../shared/table.rs"]
 mod table;
 
 use std::process::ExitCode;
