@@ -3,8 +3,8 @@
 //! In: the name of a benchmark and arguments for it. Out: what the benchmark prints; the same in the page, with the files
 //! that belong to it in `docs/benchmarks/`.
 //!
-//! A benchmark is a bench target with `harness = false`: it prints its own table on standard output, progress on standard
-//! error, and takes `--json FILE`. Its package's manifest describes it: see `list`.
+//! A benchmark is a bench target with `harness = false`: it prints its page on standard output, progress on standard
+//! error, and takes the options that `crates/harness` gives to all. Its package's manifest describes it: see `list`.
 
 mod in_vm;
 mod list;
@@ -13,7 +13,7 @@ mod page;
 use crate::cargo::{cargo, root};
 use crate::suggest;
 use anyhow::{Context, Result};
-use list::Bench;
+use list::{Bench, PACKAGE};
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
@@ -51,28 +51,21 @@ pub(crate) fn details() -> String {
 
 fn describe(all: &[Bench]) -> String {
     let rows = all.iter().map(|Bench { name, about, .. }| format!("  {name:<10} {about}\n"));
-    let with = |option: &str| {
-        let names = all.iter().filter(|bench| bench.options.iter().any(|given| given == option));
-        names.map(|bench| &*bench.name).collect::<Vec<_>>().join(", ")
-    };
     format!(
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
-         Options go to the benchmark: `--json FILE` writes the figures there instead; `{NOT_FOR_THE_PAGE}`\n\
-         ({}) measures less and leaves the page as it is;\n\
-         `{AGAIN} FILE` ({}) shows an earlier run's JSON.\n",
+         Options go to the benchmark: `--json FILE` writes the figures there instead; `{NOT_FOR_THE_PAGE}` measures less and leaves the page as it\n\
+         is; `{AGAIN} FILE` shows an earlier run's JSON.\n",
         rows.collect::<String>(),
-        with(NOT_FOR_THE_PAGE),
-        with(AGAIN),
     )
 }
 
 fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
-    let Bench { package, name, .. } = bench;
+    let name = &bench.name;
     let is_for_the_page = !options.iter().any(|option| option == NOT_FOR_THE_PAGE);
     let files = if is_for_the_page { own_files(bench, options) } else { Vec::new() };
     let figures = figures_of_the_vm(bench, options)?;
-    let output = cargo(&["bench", "--quiet", "--package", package, "--bench", name, "--"])
+    let output = cargo(&["bench", "--quiet", "--package", PACKAGE, "--bench", name, "--"])
         .args(options)
         .args(figures)
         .args(files)
@@ -82,7 +75,7 @@ fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
     let printed = String::from_utf8_lossy(&output.stdout);
     print!("{printed}");
     if output.status.success() && is_for_the_page {
-        page::put(name, bench.look, &printed)?;
+        page::put(name, &printed)?;
     }
     Ok(output.status.success())
 }
@@ -92,7 +85,7 @@ fn figures_of_the_vm(bench: &Bench, options: &[String]) -> Result<Vec<String>> {
     match &bench.programs_in_vm {
         Some(programs) if !options.iter().any(|option| option == AGAIN) => {
             let quick = options.iter().filter(|option| *option == NOT_FOR_THE_PAGE).cloned();
-            let file = in_vm::measure(&bench.package, &bench.name, programs, &quick.collect::<Vec<_>>())?;
+            let file = in_vm::measure(&bench.name, programs, &quick.collect::<Vec<_>>())?;
             Ok(vec![AGAIN.to_owned(), file.to_string_lossy().into_owned()])
         }
         _ => Ok(Vec::new()),

@@ -93,6 +93,12 @@ pub fn argument(name: &str) -> Option<String> {
     std::env::args().skip_while(|word| word != name).nth(1)
 }
 
+/// The machine that this VM runs on, if it is one; else this machine.
+pub fn host() -> Result<Machine> {
+    let Some(text) = argument("--host") else { return Ok(Machine::look()) };
+    serde_json::from_str(&text).context("`--host` takes what `--machine` prints")
+}
+
 /// Writes to the file that an option names, if it is given.
 fn write(name: &str, content: impl FnOnce() -> Result<String>) -> Result<()> {
     let Some(file) = argument(name) else { return Ok(()) };

@@ -25,7 +25,7 @@ pub mod proxy;
 pub mod samples;
 pub mod watched;
 
-pub use bench::{Bench, argument, run, say, step};
+pub use bench::{Bench, argument, host, run, say, step};
 pub use machine::Machine;
 pub use page::{Goal, Page, number, table, time};
 pub use process::{Cpu, fresh, memory_mib, ms};

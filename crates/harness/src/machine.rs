@@ -2,10 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-
-use crate::argument;
 
 /// Facts about the machine; `unknown` where it does not tell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,12 +30,6 @@ impl Machine {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             load_before: load().unwrap_or_default(),
         }
-    }
-
-    /// The machine that this VM runs on, if it is one; else this machine.
-    pub fn of_host() -> Result<Self> {
-        let Some(text) = argument("--host") else { return Ok(Self::look()) };
-        serde_json::from_str(&text).context("`--host` takes what `--machine` prints")
     }
 
     /// Whether a core was free for us all the time.

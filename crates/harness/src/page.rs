@@ -53,27 +53,39 @@ impl Goal {
 
 /// A row for each goal.
 pub fn goal_table(goals: &[Goal]) -> String {
-    table(
-        goals,
-        &[
-            ("goal", &|goal| goal.sentence.clone()),
-            ("measured", &|goal| goal.seen.clone()),
-            ("", &|goal| if goal.is_met { "met" } else { "missed" }.into()),
-        ],
-    )
+    table(goals).columns(&[
+        ("goal", &|goal| goal.sentence.clone()),
+        ("measured", &|goal| goal.seen.clone()),
+        ("", &|goal| if goal.is_met { "met" } else { "missed" }.into()),
+    ])
 }
 
 /// A column: its head, and what a row has in it.
 pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
 
-/// A Markdown table with its columns aligned, so that it reads well on a screen too: the first to the left, all others to the right.
-pub fn table<T>(rows: &[T], columns: &[Column<'_, T>]) -> String {
-    let head: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
-    let cells = rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
-    let lines: Vec<Vec<String>> = [head].into_iter().chain(cells).collect();
+/// A table with these rows.
+pub fn table<T>(rows: &[T]) -> Table<'_, T> {
+    Table(rows)
+}
+
+/// A table that has no columns yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a, T>(&'a [T]);
+
+impl<T> Table<'_, T> {
+    /// Markdown with its columns aligned, so that it reads well on a screen too: the first to the left, all others to the right.
+    pub fn columns(self, columns: &[Column<'_, T>]) -> String {
+        let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let cells = self.0.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
+        draw(&[head].into_iter().chain(cells).collect::<Vec<_>>())
+    }
+}
+
+/// Draws lines of cells, of which the first is the head.
+fn draw(lines: &[Vec<String>]) -> String {
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     let rule = widths.iter().enumerate().map(|(column, width)| match column {
         0 => "-".repeat(*width),
         _ => format!("{}:", "-".repeat(width - 1)),

@@ -11,20 +11,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 
+use crate::{number, step};
+
 /// `/proc/…/stat` counts in hundredths of a second on every Linux.
 const TICK_MS: f64 = 10.0;
 /// A part that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(1_800);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs a part of this benchmark in a fresh process.
+/// Runs a part of this benchmark in a fresh process, and says so.
 pub fn fresh<T: DeserializeOwned>(part: &str, services: u32) -> Result<T> {
     let program = std::env::current_exe().context("this program does not know its path")?;
     // The legacy iptables program's lock is otherwise that of the whole machine.
     let lock = std::env::temp_dir().join(format!("portway-bench-{}.lock", std::process::id()));
     let mut command = Command::new(program);
     command.args(["--part", part, "--services", &services.to_string()]).env("XTABLES_LOCKFILE", &lock);
-    let output = output(command).with_context(|| format!("measuring `{part}` at {services} services failed"));
+    let what = format!("{part} at {} services", number(services));
+    let output = step(&what, || output(command)).with_context(|| format!("measuring {what} failed"));
     // Where no program has made a lock there is nothing to remove.
     let _ = std::fs::remove_file(lock);
     serde_json::from_slice(&output?).with_context(|| format!("`{part}` printed no result"))

@@ -21,7 +21,7 @@ use dataplane::iptables::{Options, render};
 use harness::cluster::{self, Change as Kind};
 use harness::proxy::{Proxy, table_of};
 use harness::watched::Watched;
-use harness::{Bench, Cpu, Machine, Page, Spread, fresh, memory_mib, ms, number, rounds, say, step};
+use harness::{Bench, Cpu, Machine, Page, Spread, fresh, memory_mib, ms, rounds, say};
 use kernel::xtables::{Error, Family, Programs, Xtables as _};
 use playground::namespace::Namespace;
 use programs::{Program, weigh};
@@ -167,8 +167,7 @@ fn measure_size(program: Program, version: &str, services: u32) -> Result<Size> 
 }
 
 fn part<T: serde::de::DeserializeOwned>(program: Program, name: &str, services: u32) -> Result<T> {
-    let name = format!("{} {name}", program.name());
-    step(format!("{name} at {} services", number(services)), || fresh(&name, services))
+    fresh(&format!("{} {name}", program.name()), services)
 }
 
 type Mode = Iptables<Watched<Programs>>;

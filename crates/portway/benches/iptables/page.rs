@@ -69,49 +69,43 @@ fn legacy_change(change: &Change) -> Goal {
 }
 
 fn cold(sizes: &[Size]) -> String {
-    table(
-        sizes,
-        &[
-            ("program", &|size| size.program.name().into()),
-            ("services", &|size| number(size.services)),
-            ("wall", &|size| time(size.cold(|cold| cold.whole_ms).median)),
-            ("spread", &|size| size.cold(|cold| cold.whole_ms).range(time)),
-            ("of it in the program", &|size| time(size.cold(|cold| cold.program_ms).median)),
-            ("yardstick", &|size| size.at_once.took_ms.map_or_else(|| "more than 60 s".into(), time)),
-            ("RSS", &|size| {
-                let (rss, peak) =
-                    (size.cold(|cold| cold.rss_mib).median, size.cold(|cold| cold.rss_peak_mib).most);
-                format!("{rss:.0}, {peak:.0} MiB")
-            }),
-            ("of the program", &|size| format!("{:.0} MiB", size.cold(|cold| cold.program_peak_mib).most)),
-            ("of the yardstick's", &|size| format!("{:.0} MiB", size.at_once.program_peak_mib)),
-        ],
-    )
+    table(sizes).columns(&[
+        ("program", &|size| size.program.name().into()),
+        ("services", &|size| number(size.services)),
+        ("wall", &|size| time(size.cold(|cold| cold.whole_ms).median)),
+        ("spread", &|size| size.cold(|cold| cold.whole_ms).range(time)),
+        ("of it in the program", &|size| time(size.cold(|cold| cold.program_ms).median)),
+        ("yardstick", &|size| size.at_once.took_ms.map_or_else(|| "more than 60 s".into(), time)),
+        ("RSS", &|size| {
+            let (rss, peak) =
+                (size.cold(|cold| cold.rss_mib).median, size.cold(|cold| cold.rss_peak_mib).most);
+            format!("{rss:.0}, {peak:.0} MiB")
+        }),
+        ("of the program", &|size| format!("{:.0} MiB", size.cold(|cold| cold.program_peak_mib).most)),
+        ("of the yardstick's", &|size| format!("{:.0} MiB", size.at_once.program_peak_mib)),
+    ])
 }
 
 fn changes(sizes: &[Size]) -> String {
     let of_size = |size| move |change| (size, change);
     let rows: Vec<(&Size, &Change)> =
         sizes.iter().flat_map(|size| size.loaded.changes.iter().map(of_size(size))).collect();
-    table(
-        &rows,
-        &[
-            ("program", &|(size, _)| size.program.name().into()),
-            ("services", &|(size, _)| number(size.services)),
-            ("change", &|(_, change)| change.name.clone()),
-            ("rounds", &|(_, change)| change.rounds.len().to_string()),
-            ("p50", &|(_, change)| time(change.spread(|round| round.ours_ms).median)),
-            ("p99", &|(_, change)| time(change.spread(|round| round.ours_ms).most)),
-            ("of it in the program", &|(_, change)| time(change.spread(|round| round.program_ms).median)),
-            ("CPU", &|(_, change)| time(change.cpu_ms())),
-            ("settling", &|(_, change)| settling(change.spread(|round| round.settle_ms).median)),
-            ("bare restore", &|(_, change)| time(change.spread(|round| round.bare_ms).median)),
-            ("ours ÷ bare", &|(_, change)| format!("{:.2}", change.ratio().median)),
-            ("upstream's habit", &|(_, change)| time(habit(change, |habit, _| habit))),
-            ("habit ÷ ours", &|(_, change)| format!("{:.1}", habit(change, |habit, ours| habit / ours))),
-            ("of the program", &|(size, _)| format!("{:.0} MiB", size.loaded.program_peak_mib)),
-        ],
-    )
+    table(&rows).columns(&[
+        ("program", &|(size, _)| size.program.name().into()),
+        ("services", &|(size, _)| number(size.services)),
+        ("change", &|(_, change)| change.name.clone()),
+        ("rounds", &|(_, change)| change.rounds.len().to_string()),
+        ("p50", &|(_, change)| time(change.spread(|round| round.ours_ms).median)),
+        ("p99", &|(_, change)| time(change.spread(|round| round.ours_ms).most)),
+        ("of it in the program", &|(_, change)| time(change.spread(|round| round.program_ms).median)),
+        ("CPU", &|(_, change)| time(change.cpu_ms())),
+        ("settling", &|(_, change)| settling(change.spread(|round| round.settle_ms).median)),
+        ("bare restore", &|(_, change)| time(change.spread(|round| round.bare_ms).median)),
+        ("ours ÷ bare", &|(_, change)| format!("{:.2}", change.ratio().median)),
+        ("upstream's habit", &|(_, change)| time(habit(change, |habit, _| habit))),
+        ("habit ÷ ours", &|(_, change)| format!("{:.1}", habit(change, |habit, ours| habit / ours))),
+        ("of the program", &|(size, _)| format!("{:.0} MiB", size.loaded.program_peak_mib)),
+    ])
 }
 
 /// The median of a figure of upstream's habit and ours, of the rounds that have both.
@@ -125,14 +119,11 @@ fn settling(ms: f64) -> String {
 }
 
 fn comparisons(sizes: &[Size]) -> String {
-    table(
-        sizes,
-        &[
-            ("program", &|size| size.program.name().into()),
-            ("services", &|size| number(size.services)),
-            ("wall", &|size| time(size.comparisons(|one| one.whole_ms).median)),
-            ("spread", &|size| size.comparisons(|one| one.whole_ms).range(time)),
-            ("of it in the program", &|size| time(size.comparisons(|one| one.program_ms).median)),
-        ],
-    )
+    table(sizes).columns(&[
+        ("program", &|size| size.program.name().into()),
+        ("services", &|size| number(size.services)),
+        ("wall", &|size| time(size.comparisons(|one| one.whole_ms).median)),
+        ("spread", &|size| size.comparisons(|one| one.whole_ms).range(time)),
+        ("of it in the program", &|size| time(size.comparisons(|one| one.program_ms).median)),
+    ])
 }

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use changes::Loaded;
-use harness::{Bench, Cpu, Machine, Page, Spread, fresh, memory_mib, number, step};
+use harness::{Bench, Cpu, Machine, Page, Spread, fresh, memory_mib};
 use programs::Run;
 use proxy::{Work, start};
 use serde::{Deserialize, Serialize};
@@ -91,10 +91,10 @@ impl Bench for Results {
                 Command::new("modprobe").arg(module).status().context("`modprobe` cannot be started")?;
             ensure!(loaded.success(), "the kernel has no module `{module}`");
         }
-        let (machine, kernel) = (Machine::of_host()?, Machine::look().kernel);
+        let (machine, kernel) = (harness::host()?, Machine::look().kernel);
         let sizes = if is_quick { &SIZES[..1] } else { &SIZES };
         let measured = sizes.iter().map(|services| measure_size(*services)).collect::<Result<_>>()?;
-        let loaded = part("changes", sizes[sizes.len() - 1])?;
+        let loaded = fresh("changes", sizes[sizes.len() - 1])?;
         Ok(Self { machine, kernel, versions: programs::versions(), sizes: measured, loaded })
     }
 
@@ -114,16 +114,13 @@ impl Bench for Results {
     }
 }
 
-fn part<T: serde::de::DeserializeOwned>(name: &str, services: u32) -> Result<T> {
-    step(format!("{name} at {} services", number(services)), || fresh(name, services))
-}
-
 fn measure_size(services: u32) -> Result<Size> {
-    let (counted, programs_counted) = (part("cold-counted", services)?, part("programs-counted", services)?);
+    let (counted, programs_counted) =
+        (fresh("cold-counted", services)?, fresh("programs-counted", services)?);
     let (mut cold, mut programs) = (Vec::new(), Vec::new());
     for _ in 0..COLD_RUNS[usize::from(services > SIZES[0])] {
-        cold.push(part("cold", services)?);
-        programs.push(part("programs", services)?);
+        cold.push(fresh("cold", services)?);
+        programs.push(fresh("programs", services)?);
     }
     Ok(Size { services, counted, programs_counted, cold, programs })
 }

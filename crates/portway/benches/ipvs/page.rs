@@ -129,26 +129,22 @@ fn no_listing(changes: &[Change]) -> Goal {
 
 fn cold(sizes: &[Size]) -> String {
     let median = |one: &Size, figure: fn(&Cold) -> f64| time(one.cold(figure).median);
-    table(
-        sizes,
-        &[
-            ("services", &|one| number(one.services)),
-            ("wall", &|one| median(one, |cold| cold.work.whole_ms)),
-            ("spread", &|one| one.cold(|cold| cold.work.whole_ms).range(time)),
-            ("CPU", &|one| {
-                format!("{} + {}", median(one, |cold| cold.user_ms), median(one, |cold| cold.system_ms))
-            }),
-            ("CPU of programs", &|one| median(one, |cold| cold.programs_ms)),
-            ("requests", &|one| number(one.counted.work.messages())),
-            ("datagrams", &|one| number(one.counted.traffic.datagrams)),
-            ("bytes", &|one| size(one.counted.traffic.bytes)),
-            ("RSS", &|one| {
-                let (rss, peak) =
-                    (one.cold(|cold| cold.rss_mib).median, one.cold(|cold| cold.rss_peak_mib).most);
-                format!("{rss:.0}, {peak:.0} MiB")
-            }),
-        ],
-    )
+    table(sizes).columns(&[
+        ("services", &|one| number(one.services)),
+        ("wall", &|one| median(one, |cold| cold.work.whole_ms)),
+        ("spread", &|one| one.cold(|cold| cold.work.whole_ms).range(time)),
+        ("CPU", &|one| {
+            format!("{} + {}", median(one, |cold| cold.user_ms), median(one, |cold| cold.system_ms))
+        }),
+        ("CPU of programs", &|one| median(one, |cold| cold.programs_ms)),
+        ("requests", &|one| number(one.counted.work.messages())),
+        ("datagrams", &|one| number(one.counted.traffic.datagrams)),
+        ("bytes", &|one| size(one.counted.traffic.bytes)),
+        ("RSS", &|one| {
+            let (rss, peak) = (one.cold(|cold| cold.rss_mib).median, one.cold(|cold| cold.rss_peak_mib).most);
+            format!("{rss:.0}, {peak:.0} MiB")
+        }),
+    ])
 }
 
 fn interfaces(sizes: &[Size]) -> String {
@@ -157,17 +153,14 @@ fn interfaces(sizes: &[Size]) -> String {
         let ms = one.cold(|cold| interface(&cold.work).ms).median;
         format!("{} + {}, {}", number(writes), number(listings), time(ms))
     };
-    table(
-        sizes,
-        &[
-            ("services", &|one| number(one.services)),
-            ("table", &|one| time(one.cold(|cold| cold.work.table_ms).median)),
-            ("virtual servers: writes + listings", &|one| of(one, |work| work.servers)),
-            ("sets", &|one| of(one, |work| work.sets)),
-            ("addresses", &|one| of(one, |work| work.addresses)),
-            ("rules", &|one| of(one, |work| work.rules)),
-        ],
-    )
+    table(sizes).columns(&[
+        ("services", &|one| number(one.services)),
+        ("table", &|one| time(one.cold(|cold| cold.work.table_ms).median)),
+        ("virtual servers: writes + listings", &|one| of(one, |work| work.servers)),
+        ("sets", &|one| of(one, |work| work.sets)),
+        ("addresses", &|one| of(one, |work| work.addresses)),
+        ("rules", &|one| of(one, |work| work.rules)),
+    ])
 }
 
 fn programs(sizes: &[Size]) -> String {
@@ -181,48 +174,42 @@ fn programs(sizes: &[Size]) -> String {
         programs if programs < OF_THE_GOAL => "–".into(),
         programs => format!("{:.2}", ratio(one, programs).median),
     };
-    table(
-        &rows,
-        &[
-            ("program", &|(.., run)| format!("`{}`", run.program)),
-            ("services", &|(one, ..)| number(one.services)),
-            ("lines", &|(.., run)| number(run.lines as u64)),
-            ("wall", &|(one, at, _)| of(one, *at, |run| run.ms)),
-            ("CPU", &|(one, at, _)| of(one, *at, |run| run.cpu_ms)),
-            ("datagrams", &|(.., run)| number(run.traffic.unwrap_or_default().datagrams)),
-            ("bytes", &|(.., run)| size(run.traffic.unwrap_or_default().bytes)),
-            ("portway ÷ programs so far", &|(one, at, _)| so_far(*at, Size::wall_ratio, one)),
-            ("the same of CPU", &|(one, at, _)| so_far(*at, Size::cpu_ratio, one)),
-        ],
-    )
+    table(&rows).columns(&[
+        ("program", &|(.., run)| format!("`{}`", run.program)),
+        ("services", &|(one, ..)| number(one.services)),
+        ("lines", &|(.., run)| number(run.lines as u64)),
+        ("wall", &|(one, at, _)| of(one, *at, |run| run.ms)),
+        ("CPU", &|(one, at, _)| of(one, *at, |run| run.cpu_ms)),
+        ("datagrams", &|(.., run)| number(run.traffic.unwrap_or_default().datagrams)),
+        ("bytes", &|(.., run)| size(run.traffic.unwrap_or_default().bytes)),
+        ("portway ÷ programs so far", &|(one, at, _)| so_far(*at, Size::wall_ratio, one)),
+        ("the same of CPU", &|(one, at, _)| so_far(*at, Size::cpu_ratio, one)),
+    ])
 }
 
 fn changes(changes: &[Change]) -> String {
     let of = |change: &Change, figure: fn(&Round) -> f64| us(change.spread(figure).median);
     let work = |change: &Change| change.most().change.0;
     let traffic = |change: &Change| change.most().change.1;
-    table(
-        changes,
-        &[
-            ("change", &|change| change.name.clone()),
-            ("services", &|change| number(change.services)),
-            ("p50", &|change| of(change, |round| round.whole_us)),
-            ("of it table", &|change| of(change, |round| round.table_us)),
-            ("servers", &|change| of(change, |round| round.servers_us)),
-            ("sets", &|change| of(change, |round| round.sets_us)),
-            ("addresses", &|change| of(change, |round| round.addresses_us)),
-            ("CPU", &|change| of(change, |round| round.cpu_us)),
-            ("CPU of settling", &|change| of(change, |round| round.settle_cpu_us)),
-            ("requests", &|change| {
-                let Work { servers, sets, addresses, .. } = work(change);
-                format!("{} + {} + {}", servers.writes, sets.writes, addresses.writes)
-            }),
-            ("datagrams", &|change| number(traffic(change).datagrams)),
-            ("bytes", &|change| size(traffic(change).bytes)),
-            ("listings", &|change| number(work(change).listings())),
-            ("restores", &|change| number(work(change).rules.writes)),
-        ],
-    )
+    table(changes).columns(&[
+        ("change", &|change| change.name.clone()),
+        ("services", &|change| number(change.services)),
+        ("p50", &|change| of(change, |round| round.whole_us)),
+        ("of it table", &|change| of(change, |round| round.table_us)),
+        ("servers", &|change| of(change, |round| round.servers_us)),
+        ("sets", &|change| of(change, |round| round.sets_us)),
+        ("addresses", &|change| of(change, |round| round.addresses_us)),
+        ("CPU", &|change| of(change, |round| round.cpu_us)),
+        ("CPU of settling", &|change| of(change, |round| round.settle_cpu_us)),
+        ("requests", &|change| {
+            let Work { servers, sets, addresses, .. } = work(change);
+            format!("{} + {} + {}", servers.writes, sets.writes, addresses.writes)
+        }),
+        ("datagrams", &|change| number(traffic(change).datagrams)),
+        ("bytes", &|change| size(traffic(change).bytes)),
+        ("listings", &|change| number(work(change).listings())),
+        ("restores", &|change| number(work(change).rules.writes)),
+    ])
 }
 
 fn growth(loaded: &Loaded) -> String {
@@ -231,20 +218,17 @@ fn growth(loaded: &Loaded) -> String {
         if before > 0.0 { format!("{:.2} ×", after / before) } else { "–".into() }
     };
     let counted = |(least, most): &(&Change, &Change), at: usize| format!("{:.2} ×", ratios(least, most)[at]);
-    table(
-        &loaded.ends(),
-        &[
-            ("change", &|(least, _)| least.name.clone()),
-            ("requests", &|ends| counted(ends, 0)),
-            ("bytes", &|ends| counted(ends, 1)),
-            ("CPU", &|ends| counted(ends, 2)),
-            ("wall", &|ends| ratio(ends, |round| round.whole_us)),
-            ("of it table", &|ends| ratio(ends, |round| round.table_us)),
-            ("servers", &|ends| ratio(ends, |round| round.servers_us)),
-            ("sets", &|ends| ratio(ends, |round| round.sets_us)),
-            ("addresses", &|ends| ratio(ends, |round| round.addresses_us)),
-        ],
-    )
+    table(&loaded.ends()).columns(&[
+        ("change", &|(least, _)| least.name.clone()),
+        ("requests", &|ends| counted(ends, 0)),
+        ("bytes", &|ends| counted(ends, 1)),
+        ("CPU", &|ends| counted(ends, 2)),
+        ("wall", &|ends| ratio(ends, |round| round.whole_us)),
+        ("of it table", &|ends| ratio(ends, |round| round.table_us)),
+        ("servers", &|ends| ratio(ends, |round| round.servers_us)),
+        ("sets", &|ends| ratio(ends, |round| round.sets_us)),
+        ("addresses", &|ends| ratio(ends, |round| round.addresses_us)),
+    ])
 }
 
 fn floors(loaded: &Loaded) -> String {
@@ -253,28 +237,22 @@ fn floors(loaded: &Loaded) -> String {
         Some((least.name.clone(), (least.cpu_us(), most.cpu_us()), floor))
     };
     let rows: Vec<_> = loaded.ends().into_iter().filter_map(with_floor).collect();
-    table(
-        &rows,
-        &[
-            ("change", &|(name, ..)| name.clone()),
-            ("CPU", &|(_, cpu, _)| format!("{} → {}", us(cpu.0), us(cpu.1))),
-            ("of it the bare address", &|(.., floor)| format!("{} → {}", us(floor.0), us(floor.1))),
-            ("which grows", &|(.., floor)| format!("{:.2} ×", floor.1 / floor.0)),
-            ("the rest grows", &|(_, cpu, floor)| format!("{:.2} ×", (cpu.1 - floor.1) / (cpu.0 - floor.0))),
-        ],
-    )
+    table(&rows).columns(&[
+        ("change", &|(name, ..)| name.clone()),
+        ("CPU", &|(_, cpu, _)| format!("{} → {}", us(cpu.0), us(cpu.1))),
+        ("of it the bare address", &|(.., floor)| format!("{} → {}", us(floor.0), us(floor.1))),
+        ("which grows", &|(.., floor)| format!("{:.2} ×", floor.1 / floor.0)),
+        ("the rest grows", &|(_, cpu, floor)| format!("{:.2} ×", (cpu.1 - floor.1) / (cpu.0 - floor.0))),
+    ])
 }
 
 fn comparisons(comparisons: &[(u32, Work)]) -> String {
-    table(
-        comparisons,
-        &[
-            ("services", &|(services, _)| number(*services)),
-            ("wall", &|(_, work)| time(work.whole_ms)),
-            ("listings of servers", &|(_, work)| number(work.servers.listings)),
-            ("of sets", &|(_, work)| number(work.sets.listings)),
-            ("of links and addresses", &|(_, work)| number(work.addresses.listings)),
-            ("of rules", &|(_, work)| number(work.rules.listings)),
-        ],
-    )
+    table(comparisons).columns(&[
+        ("services", &|(services, _)| number(*services)),
+        ("wall", &|(_, work)| time(work.whole_ms)),
+        ("listings of servers", &|(_, work)| number(work.servers.listings)),
+        ("of sets", &|(_, work)| number(work.sets.listings)),
+        ("of links and addresses", &|(_, work)| number(work.addresses.listings)),
+        ("of rules", &|(_, work)| number(work.rules.listings)),
+    ])
 }

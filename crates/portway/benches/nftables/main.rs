@@ -25,9 +25,7 @@ use dataplane::nftables::Options;
 use dataplane::nftables::sim::Nftables;
 use harness::cluster::{self, Change, ENDPOINTS};
 use harness::process::{thread_cpu_us, thread_waited_ms};
-use harness::{
-    Bench, Cpu, Machine, Page, Quantiles, Spread, fresh, in_turn, memory_mib, ms, number, rounds, step,
-};
+use harness::{Bench, Cpu, Machine, Page, Quantiles, Spread, fresh, in_turn, memory_mib, ms, rounds};
 use kernel::nft::{Family, Kernel as _, Netlink};
 use model::facts::Fact;
 use playground::namespace::Namespace;
@@ -111,8 +109,9 @@ impl Bench for Results {
         let (traffic, yardstick) =
             if is_quick { ([10, 1_000], &SIZES[..1]) } else { ([10, 45_000], &SIZES[..2]) };
         let sizes = measure_sizes(sizes, COLD_RUNS[usize::from(is_quick)])?;
-        let traffic = traffic.map(|services| part("traffic", services)).into_iter().collect::<Result<_>>()?;
-        let established = part("established", established::SERVICES)?;
+        let traffic =
+            traffic.map(|services| fresh("traffic", services)).into_iter().collect::<Result<_>>()?;
+        let established = fresh("established", established::SERVICES)?;
         // Last, because the kernel is busy for a while with taking the yardstick's rules away.
         let yardstick =
             yardstick.iter().filter(|_| machine.nft != "unknown").map(|services| beside(*services));
@@ -140,24 +139,20 @@ impl Bench for Results {
     }
 }
 
-fn part<T: serde::de::DeserializeOwned>(name: &str, services: u32) -> Result<T> {
-    step(format!("{name} at {} services", number(services)), || fresh(name, services))
-}
-
 /// Cold syncs of all sizes in turn, then the changes.
 fn measure_sizes(sizes: &[u32], cold_runs: u32) -> Result<Vec<Size>> {
-    let cold = in_turn(cold_runs, sizes, |services| part("cold", services))?;
+    let cold = in_turn(cold_runs, sizes, |services| fresh("cold", services))?;
     let sizes = cold
         .into_iter()
         .zip(sizes)
-        .map(|(cold, services)| Ok(Size { services: *services, cold, loaded: part("changes", *services)? }));
+        .map(|(cold, services)| Ok(Size { services: *services, cold, loaded: fresh("changes", *services)? }));
     sizes.collect()
 }
 
 /// The yardstick, and right before it some cold syncs of ours: a machine's mood changes within a minute.
 fn beside(services: u32) -> Result<yardstick::Yardstick> {
-    let beside = rounds(0, BESIDE, |_| part("cold", services))?;
-    Ok(yardstick::Yardstick { beside, ..part("yardstick", services)? })
+    let beside = rounds(0, BESIDE, |_| fresh("cold", services))?;
+    Ok(yardstick::Yardstick { beside, ..fresh("yardstick", services)? })
 }
 
 type Proxy = harness::proxy::Proxy<Nftables<Netlink>>;

@@ -120,22 +120,19 @@ fn at_most(wanted: String, ratio: Spread, limit: f64) -> Goal {
 }
 
 fn cold(sizes: &[Size]) -> String {
-    table(
-        sizes,
-        &[
-            ("services", &|size| number(size.services)),
-            ("wall", &|size| time_ms(size.cold(Cold::wall_ms).median)),
-            ("spread", &|size| size.cold(Cold::wall_ms).range(time_ms)),
-            ("of it table", &|size| time_ms(size.cold(|cold| cold.model_ms).median)),
-            ("of it kernel", &|size| time_ms(size.cold(|cold| cold.kernel_ms).median)),
-            ("no core free", &|size| time_ms(size.cold(|cold| cold.waited_ms).median)),
-            ("CPU user + system", &|size| {
-                cpu(size.cold(|cold| cold.user_ms).median, size.cold(|cold| cold.system_ms).median)
-            }),
-            ("RSS", &|size| format!("{:.0} MiB", size.loaded.rss_mib)),
-            ("RSS peak", &|size| format!("{:.0} MiB", size.loaded.rss_peak_mib)),
-        ],
-    )
+    table(sizes).columns(&[
+        ("services", &|size| number(size.services)),
+        ("wall", &|size| time_ms(size.cold(Cold::wall_ms).median)),
+        ("spread", &|size| size.cold(Cold::wall_ms).range(time_ms)),
+        ("of it table", &|size| time_ms(size.cold(|cold| cold.model_ms).median)),
+        ("of it kernel", &|size| time_ms(size.cold(|cold| cold.kernel_ms).median)),
+        ("no core free", &|size| time_ms(size.cold(|cold| cold.waited_ms).median)),
+        ("CPU user + system", &|size| {
+            cpu(size.cold(|cold| cold.user_ms).median, size.cold(|cold| cold.system_ms).median)
+        }),
+        ("RSS", &|size| format!("{:.0} MiB", size.loaded.rss_mib)),
+        ("RSS peak", &|size| format!("{:.0} MiB", size.loaded.rss_peak_mib)),
+    ])
 }
 
 /// CPU time in programs and in the kernel, which the kernel counts in hundredths of a second.
@@ -160,19 +157,16 @@ fn changes(results: &Results) -> String {
         results.sizes.iter().flat_map(|size| size.loaded.changes.iter().map(of_size(size))).collect();
     let first = results.sizes.first().map_or(&[][..], |size| &size.loaded.changes);
     rows.sort_by_key(|(_, kind)| first.iter().position(|other| other.name == kind.name));
-    table(
-        &rows,
-        &[
-            ("change", &|(_, kind)| kind.name.clone()),
-            ("services", &|(size, _)| number(size.services)),
-            ("p50", &|(_, kind)| time(kind.whole.p50_us)),
-            ("p99", &|(_, kind)| time(kind.whole.p99_us)),
-            ("of it table p50", &|(_, kind)| time(kind.model.p50_us)),
-            ("settle p50", &|(_, kind)| settle(kind.settle.p50_us)),
-            ("settle p99", &|(_, kind)| settle(kind.settle.p99_us)),
-            ("CPU", &|(_, kind)| time(kind.cpu_us)),
-        ],
-    )
+    table(&rows).columns(&[
+        ("change", &|(_, kind)| kind.name.clone()),
+        ("services", &|(size, _)| number(size.services)),
+        ("p50", &|(_, kind)| time(kind.whole.p50_us)),
+        ("p99", &|(_, kind)| time(kind.whole.p99_us)),
+        ("of it table p50", &|(_, kind)| time(kind.model.p50_us)),
+        ("settle p50", &|(_, kind)| settle(kind.settle.p50_us)),
+        ("settle p99", &|(_, kind)| settle(kind.settle.p99_us)),
+        ("CPU", &|(_, kind)| time(kind.cpu_us)),
+    ])
 }
 
 /// What takes no microsecond found nothing to do.
@@ -185,42 +179,36 @@ fn yardstick(rows: &[Yardstick]) -> String {
     let of = |one: &Yardstick, show: fn(&yardstick::Load) -> String| {
         one.cold.as_ref().map_or_else(String::new, show)
     };
-    table(
-        rows,
-        &[
-            ("services", &|one| number(one.services)),
-            ("cold", &|one| match &one.cold {
-                Some(cold) => time_ms(cold.wall_ms),
-                None => format!("over {} s", yardstick::LIMIT.as_secs()),
-            }),
-            ("CPU user + system", &|one| of(one, |cold| cpu(cold.user_ms, cold.system_ms))),
-            ("RSS peak of `nft`", &|one| of(one, |cold| format!("{:.0} MiB", cold.rss_peak_mib))),
-            ("portway is faster", &|one| times(one.times_slower())),
-            ("… needs less CPU", &|one| times(one.times_the_cpu())),
-            ("service added", &|one| one.added.map_or_else(String::new, |added| time(added.p50_us))),
-        ],
-    )
+    table(rows).columns(&[
+        ("services", &|one| number(one.services)),
+        ("cold", &|one| match &one.cold {
+            Some(cold) => time_ms(cold.wall_ms),
+            None => format!("over {} s", yardstick::LIMIT.as_secs()),
+        }),
+        ("CPU user + system", &|one| of(one, |cold| cpu(cold.user_ms, cold.system_ms))),
+        ("RSS peak of `nft`", &|one| of(one, |cold| format!("{:.0} MiB", cold.rss_peak_mib))),
+        ("portway is faster", &|one| times(one.times_slower())),
+        ("… needs less CPU", &|one| times(one.times_the_cpu())),
+        ("service added", &|one| one.added.map_or_else(String::new, |added| time(added.p50_us))),
+    ])
 }
 
 fn traffic(rows: &[Traffic]) -> String {
     let us = |traffic: &Traffic, figure| format!("{:.1} µs", traffic.spread(figure).median);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "connections are counted")]
     let rate = |traffic: &Traffic, figure| number(traffic.spread(figure).median.round() as u64);
-    table(
-        rows,
-        &[
-            ("services", &|traffic| number(traffic.services)),
-            ("connect", &|traffic| us(traffic, |round| round.service_us)),
-            ("straight", &|traffic| us(traffic, |round| round.straight_us)),
-            ("no rules", &|traffic| us(traffic, |round| round.bare_us)),
-            ("connect ÷ straight", &|traffic| traffic.spread(traffic::Round::ratio).whole(3, "")),
-            ("conn/s", &|traffic| rate(traffic, |round| round.service_per_second)),
-            ("straight conn/s", &|traffic| rate(traffic, |round| round.straight_per_second)),
-            ("ratio", &|traffic| {
-                traffic.spread(|round| round.service_per_second / round.straight_per_second).whole(2, "")
-            }),
-        ],
-    )
+    table(rows).columns(&[
+        ("services", &|traffic| number(traffic.services)),
+        ("connect", &|traffic| us(traffic, |round| round.service_us)),
+        ("straight", &|traffic| us(traffic, |round| round.straight_us)),
+        ("no rules", &|traffic| us(traffic, |round| round.bare_us)),
+        ("connect ÷ straight", &|traffic| traffic.spread(traffic::Round::ratio).whole(3, "")),
+        ("conn/s", &|traffic| rate(traffic, |round| round.service_per_second)),
+        ("straight conn/s", &|traffic| rate(traffic, |round| round.straight_per_second)),
+        ("ratio", &|traffic| {
+            traffic.spread(|round| round.service_per_second / round.straight_per_second).whole(2, "")
+        }),
+    ])
 }
 
 fn established(rounds: &[Round]) -> String {
@@ -229,12 +217,9 @@ fn established(rounds: &[Round]) -> String {
         ("exchange of one byte", format!("{:.2} µs", spread(Round::exchange_us).median), ESTABLISHED[0].1),
         ("64 KiB from the server", format!("{:.1} Gbit/s", spread(Round::gigabits).median), ESTABLISHED[1].1),
     ];
-    table(
-        &rows,
-        &[
-            ("", &|(what, ..)| (*what).to_owned()),
-            ("without", &|(_, without, _)| without.clone()),
-            ("time with ÷ without", &|(.., ratio)| spread(*ratio).whole(3, "")),
-        ],
-    )
+    table(&rows).columns(&[
+        ("", &|(what, ..)| (*what).to_owned()),
+        ("without", &|(_, without, _)| without.clone()),
+        ("time with ÷ without", &|(.., ratio)| spread(*ratio).whole(3, "")),
+    ])
 }

@@ -42,15 +42,12 @@ pub(crate) fn beside(results: &Results) -> String {
     });
     let mut rows: Vec<Row> = theirs.into_iter().chain(ours).collect();
     rows.sort_by_key(|(_, services, ..)| *services);
-    table(
-        &rows,
-        &[
-            ("", &|(who, ..)| (*who).to_owned()),
-            ("services", &|(_, services, ..)| number(*services)),
-            ("cold", &|(_, _, times, _)| time(times[0])),
-            ("one endpoint p50", &|(_, _, times, _)| time(times[1])),
-            ("CPU of it", &|(_, _, times, _)| time(times[2])),
-            ("RSS", &|(.., rss)| rss.clone()),
-        ],
-    )
+    table(&rows).columns(&[
+        ("", &|(who, ..)| (*who).to_owned()),
+        ("services", &|(_, services, ..)| number(*services)),
+        ("cold", &|(_, _, times, _)| time(times[0])),
+        ("one endpoint p50", &|(_, _, times, _)| time(times[1])),
+        ("CPU of it", &|(_, _, times, _)| time(times[2])),
+        ("RSS", &|(.., rss)| rss.clone()),
+    ])
 }

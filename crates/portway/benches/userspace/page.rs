@@ -79,34 +79,28 @@ fn load_table(results: &Results, load: &Load) -> String {
         if is_bulk { format!("{:.3} s", us * 1e3) } else { format!("{us:.1} µs") }
     };
     let latency = |Spread { median: us, .. }| if us.is_nan() { "–".into() } else { format!("{us:.0} µs") };
-    table(
-        &rows,
-        &[
-            ("proxy", &|proxy| (*proxy).to_owned()),
-            (load.unit, &|proxy| rate(spread(proxy, Measured::rate).median)),
-            ("spread", &|proxy| spread(proxy, Measured::rate).range(rate)),
-            ("p50", &|proxy| latency(spread(proxy, Measured::p50_us))),
-            ("p99", &|proxy| latency(spread(proxy, Measured::p99_us))),
-            (if is_bulk { "CPU per GB" } else { "CPU each" }, &|proxy| cost(spread(proxy, Measured::cpu_us))),
-            ("with the ends", &|proxy| cost(spread(proxy, Measured::whole_us))),
-            ("cores busy", &|proxy| {
-                format!("{:.2}", spread(proxy, |one| one.cpu_seconds / one.figures.seconds).median)
-            }),
-        ],
-    )
+    table(&rows).columns(&[
+        ("proxy", &|proxy| (*proxy).to_owned()),
+        (load.unit, &|proxy| rate(spread(proxy, Measured::rate).median)),
+        ("spread", &|proxy| spread(proxy, Measured::rate).range(rate)),
+        ("p50", &|proxy| latency(spread(proxy, Measured::p50_us))),
+        ("p99", &|proxy| latency(spread(proxy, Measured::p99_us))),
+        (if is_bulk { "CPU per GB" } else { "CPU each" }, &|proxy| cost(spread(proxy, Measured::cpu_us))),
+        ("with the ends", &|proxy| cost(spread(proxy, Measured::whole_us))),
+        ("cores busy", &|proxy| {
+            format!("{:.2}", spread(proxy, |one| one.cpu_seconds / one.figures.seconds).median)
+        }),
+    ])
 }
 
 fn idle_table(idle: &[Idle]) -> String {
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let mebibytes = |kib: u64| format!("{:.1} MiB", kib as f64 / 1024.0);
-    table(
-        idle,
-        &[
-            ("proxy", &|idle| idle.proxy.clone()),
-            ("connections", &|idle| idle.connections.to_string()),
-            ("RSS before", &|idle| mebibytes(idle.before_kib)),
-            ("RSS with them", &|idle| mebibytes(idle.after_kib)),
-            ("each", &|idle| format!("{:.2} KiB", idle.kib_each())),
-        ],
-    )
+    table(idle).columns(&[
+        ("proxy", &|idle| idle.proxy.clone()),
+        ("connections", &|idle| idle.connections.to_string()),
+        ("RSS before", &|idle| mebibytes(idle.before_kib)),
+        ("RSS with them", &|idle| mebibytes(idle.after_kib)),
+        ("each", &|idle| format!("{:.2} KiB", idle.kib_each())),
+    ])
 }
