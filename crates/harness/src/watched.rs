@@ -59,100 +59,68 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: Ipvs> Ipvs for Watched<T> {
-    fn virtual_servers(&mut self) -> ipvs::Result<Vec<VirtualServer>> {
-        self.list(T::virtual_servers)
-    }
-
-    fn real_servers(&mut self, of: &What) -> ipvs::Result<Vec<FoundServer>> {
-        self.list(|inner| inner.real_servers(of))
-    }
-
-    fn run(&mut self, requests: &[ipvs::Request]) -> ipvs::Result<Vec<ipvs::Refused>> {
-        self.write(requests.len(), |inner| inner.run(requests))
-    }
-
-    fn timeouts(&mut self) -> ipvs::Result<Timeouts> {
-        self.list(T::timeouts)
-    }
-
-    fn messages(&self) -> u64 {
-        self.inner.messages()
-    }
+/// Implements an interface by the one inside. `list` and `write` are counted, the latter as so many requests; `pass` and `tell` are not.
+macro_rules! watch {
+    ($interface:ident: $($kind:ident $method:ident($($arg:ident: $type:ty),*) $(as $requests:expr)? => $result:ty;)*) => {
+        impl<T: $interface> $interface for Watched<T> {
+            $(watch! { @$kind $method($($arg: $type),*) $($requests)? => $result })*
+        }
+    };
+    (@list $method:ident($($arg:ident: $type:ty),*) => $result:ty) => {
+        fn $method(&mut self, $($arg: $type),*) -> $result {
+            self.list(|inner| inner.$method($($arg),*))
+        }
+    };
+    (@write $method:ident($($arg:ident: $type:ty),*) $requests:expr => $result:ty) => {
+        fn $method(&mut self, $($arg: $type),*) -> $result {
+            self.write($requests, |inner| inner.$method($($arg),*))
+        }
+    };
+    (@pass $method:ident($($arg:ident: $type:ty),*) => $result:ty) => {
+        fn $method(&mut self, $($arg: $type),*) -> $result {
+            self.inner.$method($($arg),*)
+        }
+    };
+    (@tell $method:ident() => $result:ty) => {
+        fn $method(&self) -> $result {
+            self.inner.$method()
+        }
+    };
 }
 
-impl<T: Ipsets> Ipsets for Watched<T> {
-    fn sets(&mut self) -> ipset::Result<Vec<FoundSet>> {
-        self.list(T::sets)
-    }
-
-    fn entries(&mut self, of: &SetName) -> ipset::Result<Option<BTreeSet<Entry>>> {
-        self.list(|inner| inner.entries(of))
-    }
-
-    fn contains(&mut self, set: &SetName, entry: &Entry) -> ipset::Result<Option<bool>> {
-        self.list(|inner| inner.contains(set, entry))
-    }
-
-    fn run(&mut self, requests: &[ipset::Request]) -> ipset::Result<Vec<ipset::Refused>> {
-        self.write(requests.len(), |inner| inner.run(requests))
-    }
-
-    fn messages(&self) -> u64 {
-        self.inner.messages()
-    }
+watch! { Ipvs:
+    list virtual_servers() => ipvs::Result<Vec<VirtualServer>>;
+    list real_servers(of: &What) => ipvs::Result<Vec<FoundServer>>;
+    list timeouts() => ipvs::Result<Timeouts>;
+    write run(requests: &[ipvs::Request]) as requests.len() => ipvs::Result<Vec<ipvs::Refused>>;
+    tell messages() => u64;
 }
 
-impl<T: Host> Host for Watched<T> {
-    fn addresses(&mut self) -> netlink::Result<BTreeSet<Address>> {
-        self.list(T::addresses)
-    }
-
-    fn links(&mut self) -> netlink::Result<BTreeSet<Link>> {
-        self.list(T::links)
-    }
-
-    fn routes(&mut self) -> netlink::Result<BTreeSet<Route>> {
-        self.list(T::routes)
-    }
-
-    fn source_address(&mut self, destination: IpAddr) -> netlink::Result<Option<IpAddr>> {
-        self.inner.source_address(destination)
-    }
+watch! { Ipsets:
+    list sets() => ipset::Result<Vec<FoundSet>>;
+    list entries(of: &SetName) => ipset::Result<Option<BTreeSet<Entry>>>;
+    list contains(set: &SetName, entry: &Entry) => ipset::Result<Option<bool>>;
+    write run(requests: &[ipset::Request]) as requests.len() => ipset::Result<Vec<ipset::Refused>>;
+    tell messages() => u64;
 }
 
-impl<T: ChangeHost> ChangeHost for Watched<T> {
-    fn make_dummy(&mut self, name: &str) -> Result<(), ChangeError> {
-        self.write(1, |inner| inner.make_dummy(name))
-    }
-
-    fn delete_dummy(&mut self, name: &str) -> Result<(), ChangeError> {
-        self.write(1, |inner| inner.delete_dummy(name))
-    }
-
-    fn add_addresses(&mut self, link: &str, addresses: &[IpAddr]) -> Result<Vec<Unchanged>, ChangeError> {
-        self.write(addresses.len(), |inner| inner.add_addresses(link, addresses))
-    }
-
-    fn delete_addresses(&mut self, link: &str, addresses: &[IpAddr]) -> Result<Vec<Unchanged>, ChangeError> {
-        self.write(addresses.len(), |inner| inner.delete_addresses(link, addresses))
-    }
+watch! { Host:
+    list addresses() => netlink::Result<BTreeSet<Address>>;
+    list links() => netlink::Result<BTreeSet<Link>>;
+    list routes() => netlink::Result<BTreeSet<Route>>;
+    pass source_address(destination: IpAddr) => netlink::Result<Option<IpAddr>>;
 }
 
-impl<T: Xtables> Xtables for Watched<T> {
-    fn variant(&self) -> Variant {
-        self.inner.variant()
-    }
+watch! { ChangeHost:
+    write make_dummy(name: &str) as 1 => Result<(), ChangeError>;
+    write delete_dummy(name: &str) as 1 => Result<(), ChangeError>;
+    write add_addresses(link: &str, ips: &[IpAddr]) as ips.len() => Result<Vec<Unchanged>, ChangeError>;
+    write delete_addresses(link: &str, ips: &[IpAddr]) as ips.len() => Result<Vec<Unchanged>, ChangeError>;
+}
 
-    fn family(&self) -> Family {
-        self.inner.family()
-    }
-
-    fn save(&mut self, table: Table) -> xtables::Result<Option<String>> {
-        self.list(|inner| inner.save(table))
-    }
-
-    fn restore(&mut self, text: &str) -> xtables::Result<()> {
-        self.write(1, |inner| inner.restore(text))
-    }
+watch! { Xtables:
+    tell variant() => Variant;
+    tell family() => Family;
+    list save(table: Table) => xtables::Result<Option<String>>;
+    write restore(text: &str) as 1 => xtables::Result<()>;
 }
