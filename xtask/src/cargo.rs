@@ -47,14 +47,19 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("`cargo metadata` prints no JSON")
 }
 
-/// Builds a package's program (unoptimised) and says where it lies.
-pub(crate) fn build_program(package: &str) -> Result<PathBuf> {
-    build(&["--package", package], package)
-}
-
-/// Builds an example of a package (unoptimised) and says where it lies.
-pub(crate) fn build_example(package: &str, example: &str) -> Result<PathBuf> {
-    build(&["--package", package, "--example", example], example)
+/// Builds the program and the stage of the demo, and says where they lie. One call, so that what both use is built once.
+pub(crate) fn build_demo() -> Result<(PathBuf, PathBuf)> {
+    let chosen = ["--package", "portway", "--bin", "portway", "--package", "playground", "--example", "demo"];
+    let arguments: Vec<&str> = ["--profile", "demo"].into_iter().chain(chosen).collect();
+    let text = messages("build", &arguments)?;
+    let found = |program: &str| {
+        let paths = text.lines().filter_map(|line| string_field(line, "executable")).map(PathBuf::from);
+        paths
+            .into_iter()
+            .find(|path| path.file_stem().is_some_and(|name| name == program))
+            .with_context(|| format!("`cargo build {}` built no program `{program}`", arguments.join(" ")))
+    };
+    Ok((found("portway")?, found("demo")?))
 }
 
 /// Builds an integration test of any package, as `cargo test --workspace` does, and says where its program lies.
@@ -103,11 +108,6 @@ pub(crate) fn build_bench(package: &str, bench: &str) -> Result<PathBuf> {
 fn is_test_program(name: &str, test: &str) -> bool {
     let hash = name.strip_prefix(test).and_then(|rest| rest.strip_prefix('-'));
     hash.is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
-/// Builds what the arguments choose, and says where the program of this name lies.
-fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
-    build_with("build", arguments, |path| path.file_stem().is_some_and(|name| name == program))
 }
 
 fn build_with(command: &str, arguments: &[&str], is_it: impl Fn(&Path) -> bool) -> Result<PathBuf> {

@@ -7,7 +7,7 @@
 
 mod commands;
 
-use crate::cargo::{build_example, build_program, root};
+use crate::cargo::{build_demo, root};
 use crate::install::{install_program, is_root};
 use anyhow::{Context, Result, bail};
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         return Ok(crate::refuse_argument("demo", argument));
     }
     println!("Building portway …");
-    let portway = build_program("portway")?;
+    let (portway, stage) = build_demo()?;
     if !is_root() {
         println!(
             "Only root can make network namespaces, so the live part is left out: `sudo cargo xtask demo` has it."
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Some(missing) = install_program("ip") {
         bail!("the demo needs {}: {}", missing.name, missing.reason);
     }
-    become_stage(&build_example("playground", "demo")?, &portway, arguments).map(|never| match never {})
+    become_stage(&stage, &portway, arguments).map(|never| match never {})
 }
 
 /// Turns this process into the stage, so that Ctrl-C and the exit code are its own.

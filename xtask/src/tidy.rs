@@ -12,6 +12,7 @@ mod cycles;
 mod imports;
 mod modes;
 mod names;
+mod product;
 
 use crate::source::{File, read_tree, word_positions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -446,6 +447,14 @@ fn no_mode_depends_on_another_also_not_through_what_they_share() {
 #[test]
 fn no_mode_is_named_outside_its_folder() {
     assert_kept(names::are_at_home);
+}
+
+#[test]
+fn the_lines_of_the_product_are_counted() {
+    let files = read_tree(&crate::cargo::root()).expect("the repository can be read");
+    let lines = product::lines(&files);
+    println!("counted: {} lines of product code: {lines:?}", lines.values().sum::<usize>());
+    assert!(lines.contains_key("model"), "{lines:?}");
 }
 
 #[test]

@@ -66,12 +66,10 @@ fn localhost_answers_this_host_alone_and_never_sctp() {
 
 /// To each node port, at every loopback address, from everywhere, by every protocol.
 fn packets(table: &ForwardingTable) -> Vec<Packet> {
-    let mut ports = BTreeSet::new();
-    for route in table.ports().flat_map(|port| &port.routes) {
-        if let Frontend::NodePort { family, port, .. } = route.frontend {
-            ports.insert((family, port));
-        }
-    }
+    let routes = table.ports().flat_map(|port| &port.routes);
+    let node_ports = routes.filter(|route| matches!(route.frontend, Frontend::NodePort { .. }));
+    let ports: BTreeSet<_> =
+        node_ports.map(|route| (route.frontend.family(), route.frontend.port())).collect();
     let mut packets = Vec::new();
     for (family, port) in ports {
         let of_family = usize::from(family == Family::V6);

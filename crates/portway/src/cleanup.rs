@@ -4,7 +4,7 @@ use std::path::Path;
 
 use agent::{RunDir, RunError};
 use clap::Args;
-use dataplane::leftovers::{self, CleanedUp, CleanupRequest, remaining_chains};
+use dataplane::leftovers::{self, CleanedUp, CleanupRequest, Restored, remaining_chains};
 use dataplane::settings::Values;
 use dataplane::{Mode, OpenError, registry, resets};
 use observe::socket;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     if !args.force {
         RunDir::refuse_if_held(shared.run_dir()).map_err(|error| busy(&error, mode, shared))?;
     }
-    let restored = restore_settings(shared.run_dir())?;
+    let restored = restore_settings(shared.run_dir());
     let request = CleanupRequest {
         own: args.own.values.clone(),
         run_dir: shared.run_dir().to_owned(),
@@ -63,7 +63,8 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
     };
     let cleaned = mode.leftovers().clean_up(&request).map_err(refused)?;
     let tells_of_others = args.mode.is_none() || cleaned.tells_of_others;
-    let mut said = said(cleaned);
+    let mut said = restored;
+    add(&mut said, Ok(self::said(cleaned)));
     if tells_of_others {
         tell_of_others(mode, shared.run_dir(), &mut said);
     }
@@ -72,7 +73,7 @@ pub(super) fn run(args: &CleanupArgs, shared: &Shared) -> Result<Said, Failure> 
         said.warnings.push(message);
     }
     let found_wrong = !said.warnings.is_empty();
-    Ok(Said { text: restored + &said.text, found_wrong, ..said })
+    Ok(Said { found_wrong, ..said })
 }
 
 /// Removes what every mode wrote, ours or upstream's, as upstream's `--cleanup` does, but for what is excluded: `own` are the settings of
@@ -85,7 +86,7 @@ pub(super) fn everything(run_dir: &Path, own: impl Fn(Mode) -> Values) -> Result
         )),
         error => failure(&error),
     })?;
-    let mut all = Said { text: restore_settings(run_dir)?, ..Said::default() };
+    let mut all = restore_settings(run_dir);
     let mut has_chains = false;
     for mode in registry::MODES {
         // Chains of all modes go at once.
@@ -119,9 +120,14 @@ fn add(all: &mut Said, result: Result<Said, Failure>) {
 }
 
 /// Settings of the kernel that a portway made for a mode are as they were before.
-fn restore_settings(run_dir: &Path) -> Result<String, Failure> {
-    let restored = leftovers::restore_settings(registry::MODES, None, run_dir).map_err(refused)?;
-    Ok(restored.iter().flat_map(|restored| [restored, ".\n"]).collect())
+fn restore_settings(run_dir: &Path) -> Said {
+    let Restored { done, failed } = leftovers::restore_settings(registry::MODES, None, run_dir);
+    let text = done.iter().flat_map(|restored| [restored, ".\n"]).collect();
+    let mut said = Said { text, ..Said::default() };
+    for error in failed {
+        add(&mut said, Err(refused(error)));
+    }
+    said
 }
 
 /// Whether its chains go with those of other modes.

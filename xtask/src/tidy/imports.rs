@@ -129,7 +129,7 @@ fn depth(folder: &str, path: &str) -> usize {
 }
 
 /// Whether a file is behind the feature `sim`.
-fn is_simulated(path: &str) -> bool {
+pub(super) fn is_simulated(path: &str) -> bool {
     path.ends_with("/sim.rs") || path.contains("/sim/")
 }
 

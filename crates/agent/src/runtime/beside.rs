@@ -78,7 +78,7 @@ impl Beside {
             Errand::Forget(stale) => self.conntrack.forget(stale),
             Errand::End(vanished) => self.end(vanished, own),
             Errand::TakeOver if self.other_rules == OtherRules::Leave => self.leave_to_neighbour(),
-            Errand::TakeOver => self.take_over(),
+            Errand::TakeOver => Ok(self.take_over()),
         }
     }
 
@@ -119,7 +119,7 @@ impl Beside {
     }
 
     /// Removes the rules of other modes and programs, whose work ours do now.
-    fn take_over(&mut self) -> Result<Done, String> {
+    fn take_over(&mut self) -> Done {
         let mut flows = Done::default();
         let conntrack = &mut self.conntrack;
         let mut forget = |stale: &BTreeSet<StaleFlows>| {
@@ -128,8 +128,8 @@ impl Beside {
         };
         let (settings, program, run_dir) = (&self.settings, self.program, &*self.run_dir);
         let mut serving = Serving { settings, program, run_dir, forget: &mut forget };
-        let TakenOver { removed, stays, again, come_back } = self.leftovers.take_over(&mut serving)?;
-        Ok(Done { removed, stays, again, come_back, ..flows })
+        let TakenOver { removed, stays, again, come_back } = self.leftovers.take_over(&mut serving);
+        Done { removed, stays, again, come_back, ..flows }
     }
 }
 

@@ -24,9 +24,9 @@ use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
 use config::{Origin, Settings};
-use dataplane::leftovers::restore_settings;
+use dataplane::leftovers::{Restored, restore_settings};
 use dataplane::programs::families_of_host;
-use dataplane::{DriftSource, OpenRequest, Opened, registry};
+use dataplane::{DriftSource, ModeSettings, OpenError, OpenRequest, Opened, registry};
 use kernel::signal::{Hangup, Termination};
 use observe::doctor::Doctor;
 use observe::http::Board;
@@ -57,10 +57,13 @@ pub enum End {
     HandedOver(Successor),
 }
 
-fn log_each(lines: &[&str]) {
-    for line in lines {
+/// Settings of the kernel that previous processes made are as they were before, but for those that this mode needs.
+fn restore_settings_but_for(mode: &ModeSettings, run_dir: &Path) -> Result<(), OpenError> {
+    let Restored { done, failed } = restore_settings(registry::MODES, Some(mode), run_dir);
+    for line in done {
         tracing::info!("{line}");
     }
+    failed.into_iter().try_for_each(Err)
 }
 
 /// Makes this kernel follow the source until the process is asked to end. The rules stay in place. `tell` says a line to
@@ -87,7 +90,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<End, RunEr
     if let Some(program) = program {
         tracing::info!("writing with {program}");
     }
-    log_each(&restore_settings(registry::MODES, Some(&settings.mode), locks.run_dir.path())?);
+    restore_settings_but_for(&settings.mode, locks.run_dir.path())?;
     carrier.adopt(inheritance.sockets);
     let (watch, host) = watch_host(&settings.config.node_name);
     let poll =

@@ -24,8 +24,7 @@ pub mod sim;
 mod sync;
 
 pub use mode::MODE;
-use model::fate::{Loopback, Refusal, Remembered};
-use model::{Family, ForwardingTable, NodePortAddress, Promises};
+use model::{Family, ForwardingTable, NodePortAddress};
 pub use names::{Names, PREFIXES, is_of_a_service_port};
 pub use render::{Renderer, SHARED, TO_NODE_PORTS, TO_SERVICES};
 pub use sync::Iptables;
@@ -89,25 +88,6 @@ impl Default for Options {
             // Upstream's number.
             comments: Comments::UpTo(1000),
             lines_at_once: xtables::LINES_AT_ONCE,
-        }
-    }
-}
-
-impl Options {
-    /// What rules of these options promise by themselves where Kubernetes leaves the choice.
-    pub fn promises(&self) -> Promises {
-        Promises {
-            undefined_port_of_cluster_ip: Refusal::Untouched,
-            undefined_port_of_external_ip: Refusal::Untouched,
-            unallocated_service_ip: Refusal::Untouched,
-            ping_of_cluster_ip: Refusal::Untouched,
-            default_node_port_addresses: self.default_node_port_addresses,
-            loopback_node_ports: if self.localhost_node_ports { Loopback::Ipv4 } else { Loopback::Never },
-            link_local_node_ports: true,
-            hairpin_of_other_nodes: true,
-            keeps_source: true,
-            affinity: Remembered::ForServicePort,
-            carries_sctp: true,
         }
     }
 }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use kernel::sysctl;
 use kernel::xtables::Variant;
-use model::fate::{Loopback, Refusal, Remembered};
-use model::{NodePortAddress, Promises};
+use model::Promises;
 
 use super::localnet::{self, Localnet};
 use super::{CHECKS, Iptables, Options, leftovers, owns, render};
@@ -19,7 +18,7 @@ use crate::programs;
 use crate::served::{Served, ServingSign};
 use crate::settings::{Commands, Kind, Setting, Values};
 use crate::upstream::ChainSet;
-use crate::xtables::SERVICES;
+use crate::xtables::{self, SERVICES};
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -56,19 +55,7 @@ impl ModeSpec for Spec {
     }
 
     fn semantics(&self) -> Promises {
-        Promises {
-            undefined_port_of_cluster_ip: Refusal::Untouched,
-            undefined_port_of_external_ip: Refusal::Untouched,
-            unallocated_service_ip: Refusal::Untouched,
-            ping_of_cluster_ip: Refusal::Untouched,
-            default_node_port_addresses: NodePortAddress::All,
-            loopback_node_ports: Loopback::Localhost,
-            link_local_node_ports: true,
-            hairpin_of_other_nodes: true,
-            keeps_source: true,
-            affinity: Remembered::ForServicePort,
-            carries_sctp: true,
-        }
+        xtables::SEMANTICS
     }
 
     fn checks(&self) -> &'static [Check] {

@@ -1,7 +1,6 @@
 //! The mode on simulated iptables programs, for the conformance suite and the scenarios: with each of the two programs, and with one that
 //! is given each service port by itself.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use model::{Fate, ForwardingTable, Packet, Promises};
 
 use super::mode::{has_localnet, options};
 use super::{Options, SHARED};
-use crate::sim::{End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, Struck, sim_packet};
+use crate::sim::{End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, sim_packet};
 use crate::upstream::KnownChains;
-use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
+use crate::xtables::sim::{self, Faults, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// The mode beside simulated settings.
@@ -110,21 +109,15 @@ impl RealMode for Iptables<Programs> {
 }
 
 impl SimulatedMode for Node {
+    sim::by_programs!(UNMISSED);
+
     fn name(&self) -> String {
         let pieces = if self.is_in_pieces { "-in-pieces" } else { "" };
         format!("{}{pieces}", self.variant())
     }
 
-    fn dataplane(&mut self) -> &mut dyn Dataplane {
-        &mut self.dataplane
-    }
-
     fn semantics(&self) -> Promises {
         self.settings.semantics().of_rules()
-    }
-
-    fn copy(&self) -> Box<dyn SimulatedMode> {
-        Box::new(self.clone())
     }
 
     fn restart(&self, settings: &ModeSettings) -> Box<dyn SimulatedMode> {
@@ -145,17 +138,9 @@ impl SimulatedMode for Node {
         Ok(all)
     }
 
-    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
-        sim::clean_up(self.dataplane.doors(), known)
-    }
-
     fn real(&self, _process: usize) -> Result<Box<dyn RealMode>, String> {
         let programs = sim::real_programs(self.variant())?;
         Ok(Box::new(Iptables::new(programs, options_of(&self.settings, self.is_in_pieces))))
-    }
-
-    fn damaged(&mut self) -> Result<Named<'_>, String> {
-        sim::damaged(self, |node| node.dataplane.doors().collect())
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -209,35 +194,10 @@ impl SimulatedMode for Node {
         sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), which, work)
     }
 
-    fn struck(&self) -> Struck {
-        sim::struck(self.clone().dataplane.doors())
-    }
-
     /// Refusals come before what serves, and go after it: a packet that only one of the two tables serves may meanwhile be refused in
     /// another way than the other table says.
     fn may_meet(&self, meanwhile: &Meanwhile<'_>, found: &Result<Ends, String>) -> bool {
         let is_refused = found.as_ref().is_ok_and(Ends::is_refused);
         is_refused && meanwhile.allowed.iter().any(|ends| !ends.is_served())
-    }
-
-    fn refuse(&mut self, address: Option<IpAddr>) -> bool {
-        self.dataplane.doors().for_each(|program| program.refused = address);
-        true
-    }
-
-    fn add_foreign(&mut self) -> Result<(), String> {
-        sim::add_foreign(self.dataplane.doors())
-    }
-
-    fn leave_out(&mut self, kind: Option<&str>) {
-        self.dataplane.doors().for_each(|program| program.mutation = Some(Mutation::without(kind)));
-    }
-
-    fn kinds(&mut self) -> BTreeSet<String> {
-        sim::kinds(self.dataplane.doors())
-    }
-
-    fn unmissed(&self, kind: &str) -> Option<&'static str> {
-        sim::unmissed(&UNMISSED, kind)
     }
 }

@@ -13,12 +13,20 @@ use super::steps::Step;
 use super::{DUMMY, Options, settings, timeouts, write};
 use crate::SyncError;
 
-/// Addresses first, so that packets go elsewhere; then virtual servers. Rules must be gone before sets can go.
-pub(super) fn servers(
+/// Removes everything that this mode has ever written. `clear_chains` removes chains: until they are gone the kernel keeps their sets.
+pub(super) fn everything(
     doors: &mut dyn Doors,
     families: &[Family],
     options: &Options,
+    clear_chains: impl FnOnce(&mut dyn Doors) -> Result<(), SyncError>,
 ) -> Result<(), SyncError> {
+    servers(doors, families, options)?;
+    clear_chains(doors)?;
+    sets(doors)
+}
+
+/// Addresses first, so that packets go elsewhere; then virtual servers.
+fn servers(doors: &mut dyn Doors, families: &[Family], options: &Options) -> Result<(), SyncError> {
     let found = observed::read(doors, families, options, &[].into())?;
     let addresses =
         found.items.iter().filter_map(|item| if let Item::Address(ip) = item { Some(*ip) } else { None });
@@ -46,7 +54,7 @@ fn has_excluded(doors: &mut dyn Doors, options: &Options) -> Result<bool, SyncEr
 }
 
 /// Sets, of both families, whichever was served, and upstream's; and settings.
-pub(super) fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
+fn sets(doors: &mut dyn Doors) -> Result<(), SyncError> {
     remove_upstreams_sets(doors.sets())?;
     own_sets(doors)
 }

@@ -1,16 +1,21 @@
 //! What this mode leaves beside chains: virtual servers, sets, addresses and settings. Virtual servers go as connections leave them.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kernel::ipset;
 use kernel::xtables::Programs;
+use model::Family;
 
-use super::mode::{NAME, handles, has_leftovers, is_present, of_this_machine};
-use super::{Error, Options, Traces, Withdrawn, are_settings_forgotten, remove_upstreams_sets, withdraw};
-use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver};
+use super::mode::{NAME, handles, has_leftovers, is_present};
+use super::{
+    Doors, Error, Options, Traces, Withdrawn, are_settings_forgotten, cleanup, remove_upstreams_sets,
+    withdraw,
+};
+use crate::SyncError;
+use crate::leftovers::{CleanedUp, CleanupRequest, Leftovers, Serving, TakenOver, clean_up_chains};
 use crate::mode::{ModeSettings, OpenError};
-use crate::programs;
 
 /// How often to look whether connections have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -40,22 +45,32 @@ impl Leftovers for LeavingServers {
         if request.of_other_programs && !is_present() {
             return Ok(CleanedUp::default());
         }
-        if let Err(Error::Servers(kernel::ipvs::Error::Missing)) = handles() {
-            let text =
-                "This kernel has no IPVS, so there is nothing of the ipvs mode to remove.\n".to_owned();
-            return Ok(CleanedUp {
-                text,
-                tells_of_others: !request.of_other_programs,
-                ..CleanedUp::default()
-            });
-        }
+        let mut handles = match handles() {
+            Err(Error::Servers(kernel::ipvs::Error::Missing)) => {
+                let text =
+                    "This kernel has no IPVS, so there is nothing of the ipvs mode to remove.\n".to_owned();
+                let tells_of_others = !request.of_other_programs;
+                return Ok(CleanedUp { text, tells_of_others, ..CleanedUp::default() });
+            }
+            handles => handles.map_err(host)?,
+        };
         let settings = ModeSettings { own: request.own.clone(), ..ModeSettings::of(super::MODE) };
         let options = super::own_settings::options(&settings);
-        let (mut dataplane, _) = of_this_machine(&settings, request.known_chains)?;
-        let found =
-            Traces::read(dataplane.doors(), &options).map_err(host)?.with_chains(dataplane.programs());
-        let is_forgotten = are_settings_forgotten(&mut dataplane.doors().sets).map_err(host)?;
-        dataplane.cleanup(request.known_chains).map_err(host)?;
+        let found = Traces::read(&mut handles, &options).map_err(host)?;
+        let found = found.with_chains(Programs::find().programs.iter_mut());
+        let is_forgotten = are_settings_forgotten(&mut handles.sets).map_err(host)?;
+        let mut warnings = Vec::new();
+        let removed = cleanup::everything(&mut handles, &Family::ALL, &options, |handles| {
+            let chains = clean_up_chains(request.known_chains)
+                .map_err(|error| SyncError::Other { sentence: error.to_string(), retry_helps: false })?;
+            warnings = chains.warnings;
+            wait_for_rules(handles)
+        });
+        match removed {
+            // Chains that had to stay keep their sets.
+            Err(error) if !warnings.is_empty() => warnings.push(error.to_string()),
+            removed => removed.map_err(host)?,
+        }
         let text = if found.is_empty() {
             "Nothing of the ipvs mode is in this kernel.\n".to_owned()
         } else if is_forgotten {
@@ -68,7 +83,8 @@ impl Leftovers for LeavingServers {
              the sets in which it stood what they were, and which are ours; `ipvsadm -Ln` shows them"
                 .to_owned()
         });
-        Ok(CleanedUp { text, warnings: warning.into_iter().collect(), tells_of_others: false })
+        warnings.extend(warning);
+        Ok(CleanedUp { text, warnings, tells_of_others: false })
     }
 
     /// A kernel that has no IPVS is not asked: that would load modules.
@@ -87,6 +103,15 @@ impl Leftovers for LeavingServers {
 
 fn host(error: impl std::fmt::Display) -> OpenError {
     OpenError::Host(error.to_string())
+}
+
+/// The kernel needs a moment to let go of rules that were deleted just now.
+fn wait_for_rules(handles: &mut dyn Doors) -> Result<(), SyncError> {
+    let until = Instant::now() + SOON;
+    while cleanup::used_sets(handles)? > 0 && Instant::now() < until {
+        thread::sleep(SOON / 20);
+    }
+    Ok(())
 }
 
 /// No rule uses them any more, now that upstream's chains are gone.
@@ -132,14 +157,8 @@ impl LeavingServers {
         (self.waits_since, self.has_waited_for_rules) = (None, false);
         let left = Traces::read(&mut handles, &Options::default()).map_err(|error| error.to_string())?;
         if !left.is_empty() {
-            // It clears chains of that mode, too, for which it needs a program.
-            let needs = if Programs::find().programs.is_empty() {
-                format!(", run by a portway beside which the package {} is installed,", programs::PACKAGE)
-            } else {
-                String::new()
-            };
             done.stays.push(format!(
-                "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force`{needs} removes them"
+                "{left} of upstream's ipvs mode: if it does not come back, `portway cleanup --mode ipvs --force` removes them"
             ));
         }
         Ok(())

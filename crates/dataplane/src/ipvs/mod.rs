@@ -66,9 +66,8 @@ pub use error::Error;
 pub use items::{Delta, Item, Place};
 use kernel::ipvs::Timeouts;
 pub use mode::{Handles, MODE, handles};
-use model::fate::{Loopback, Refusal, Remembered};
+use model::NodePortAddress;
 use model::net::IpNet;
-use model::{NodePortAddress, Promises};
 pub use names::SetId;
 pub use render::render;
 pub use scheduler::{IPVS_SCHEDULERS, Scheduler, UnknownScheduler};
@@ -127,25 +126,6 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             masquerade_mark: 0x4000,
             default_node_port_addresses: NodePortAddress::All,
-        }
-    }
-}
-
-impl Options {
-    /// What this mode promises where Kubernetes leaves the choice.
-    pub fn promises(&self) -> Promises {
-        Promises {
-            undefined_port_of_cluster_ip: Refusal::Reject,
-            undefined_port_of_external_ip: Refusal::Reject,
-            unallocated_service_ip: Refusal::Untouched,
-            ping_of_cluster_ip: Refusal::Untouched,
-            default_node_port_addresses: self.default_node_port_addresses,
-            loopback_node_ports: Loopback::Never,
-            link_local_node_ports: false,
-            hairpin_of_other_nodes: false,
-            keeps_source: true,
-            affinity: Remembered::ForFrontend,
-            carries_sctp: true,
         }
     }
 }

@@ -148,7 +148,7 @@ impl ModeSpec for Spec {
     }
 
     fn values_of_status(&self, section: &Value) -> Values {
-        IpvsStatus::read(section).map(|status| status.values()).unwrap_or_default()
+        IpvsStatus::read(section).map(|status| own_settings::values_of(&status)).unwrap_or_default()
     }
 
     fn upstream_metrics(&self) -> &'static [&'static str] {
@@ -193,7 +193,7 @@ impl ModeSpec for Spec {
 }
 
 /// The mode, with virtual servers, sets, addresses and settings of this machine; and its program.
-pub(super) fn of_this_machine(
+fn of_this_machine(
     settings: &ModeSettings,
     known: &KnownChains,
 ) -> Result<(Ipvs<Programs, Handles>, Variant), OpenError> {

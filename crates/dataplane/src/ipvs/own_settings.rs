@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-use kernel::ipvs::Timeouts;
-
+use super::status::IpvsStatus;
 use super::{DUMMY, Options, Scheduler};
 use crate::mode::ModeSettings;
 use crate::programs;
-use crate::settings::{Commands, Field, Kind, Setting, Values, parse_cidr, parse_interface};
+use crate::settings::{Commands, Field, Kind, Setting, Values, milliseconds, parse_cidr, parse_interface};
 
-pub(super) const SCHEDULER: &str = "ipvs-scheduler";
-pub(super) const EXCLUDED: &str = "ipvs-exclude-cidrs";
-pub(super) const STRICT_ARP: &str = "ipvs-strict-arp";
-pub(super) const INTERFACE: &str = "ipvs-interface";
-pub(super) const DRAIN_LIMIT: &str = "ipvs-drain-limit";
-pub(super) const TCP_TIMEOUT: &str = "ipvs-tcp-timeout";
-pub(super) const TCP_FIN_TIMEOUT: &str = "ipvs-tcpfin-timeout";
-pub(super) const UDP_TIMEOUT: &str = "ipvs-udp-timeout";
+const SCHEDULER: &str = "ipvs-scheduler";
+const EXCLUDED: &str = "ipvs-exclude-cidrs";
+const STRICT_ARP: &str = "ipvs-strict-arp";
+const INTERFACE: &str = "ipvs-interface";
+const DRAIN_LIMIT: &str = "ipvs-drain-limit";
+const TCP_TIMEOUT: &str = "ipvs-tcp-timeout";
+const TCP_FIN_TIMEOUT: &str = "ipvs-tcpfin-timeout";
+const UDP_TIMEOUT: &str = "ipvs-udp-timeout";
 
 const fn own(flag: &'static str, kind: Kind, help: &'static str) -> Setting {
     Setting { flag, kind, help, heading: Some("Mode ipvs"), commands: Commands::RULES, field: None }
@@ -119,21 +118,87 @@ pub(super) fn options(settings: &ModeSettings) -> Options {
 }
 
 pub(super) fn own_options(values: &Values) -> Options {
-    let usual = Options::default();
-    let seconds = |flag| values.time(flag).map_or(0, whole_seconds);
-    Options {
-        scheduler: values.text(SCHEDULER).and_then(|name| Scheduler::named(name).ok()),
-        interface: values.text(INTERFACE).unwrap_or(DUMMY).to_owned(),
-        excluded: values.list(EXCLUDED).filter_map(model::net::parse_cidr).collect(),
-        strict_arp: values.is_on(STRICT_ARP),
-        drain_limit: values.time(DRAIN_LIMIT).unwrap_or(usual.drain_limit),
-        timeouts: Timeouts {
-            tcp_s: seconds(TCP_TIMEOUT),
-            tcp_fin_s: seconds(TCP_FIN_TIMEOUT),
-            udp_s: seconds(UDP_TIMEOUT),
-        },
-        ..usual
+    let mut options = Options::default();
+    for row in &ROWS {
+        (row.choose)(&mut options, values, row.flag);
     }
+    options
+}
+
+/// What was chosen for the process that tells this status.
+pub(super) fn values_of(status: &IpvsStatus) -> Values {
+    let mut values = Values::default();
+    for row in &ROWS {
+        if let Some(told) = (row.tell)(status) {
+            values.set(row.flag, told);
+        }
+    }
+    values
+}
+
+/// A setting: how a choice becomes an option, and how a status tells it.
+struct Row {
+    flag: &'static str,
+    choose: fn(&mut Options, &Values, &str),
+    tell: fn(&IpvsStatus) -> Option<Vec<String>>,
+}
+
+const ROWS: [Row; 8] = [
+    Row {
+        flag: SCHEDULER,
+        choose: |options, values, flag| {
+            options.scheduler = values.text(flag).and_then(|name| Scheduler::named(name).ok());
+        },
+        tell: |status| status.scheduler.clone().map(|name| vec![name]),
+    },
+    Row {
+        flag: EXCLUDED,
+        choose: |options, values, flag| {
+            options.excluded = values.list(flag).filter_map(model::net::parse_cidr).collect();
+        },
+        tell: |status| Some(status.excluded.clone()),
+    },
+    Row {
+        flag: STRICT_ARP,
+        choose: |options, values, flag| options.strict_arp = values.is_on(flag),
+        tell: |status| Some(vec![status.strict_arp.to_string()]),
+    },
+    Row {
+        flag: INTERFACE,
+        choose: |options, values, flag| values.text(flag).unwrap_or(DUMMY).clone_into(&mut options.interface),
+        tell: |status| Some(vec![status.interface.clone()]),
+    },
+    Row {
+        flag: DRAIN_LIMIT,
+        choose: |options, values, flag| {
+            options.drain_limit = values.time(flag).unwrap_or(options.drain_limit);
+        },
+        tell: |status| Some(vec![told(status.drain_limit_seconds)]),
+    },
+    Row {
+        flag: TCP_TIMEOUT,
+        choose: |options, values, flag| options.timeouts.tcp_s = seconds(values, flag),
+        tell: |status| Some(vec![told(status.timeouts_seconds[0])]),
+    },
+    Row {
+        flag: TCP_FIN_TIMEOUT,
+        choose: |options, values, flag| options.timeouts.tcp_fin_s = seconds(values, flag),
+        tell: |status| Some(vec![told(status.timeouts_seconds[1])]),
+    },
+    Row {
+        flag: UDP_TIMEOUT,
+        choose: |options, values, flag| options.timeouts.udp_s = seconds(values, flag),
+        tell: |status| Some(vec![told(status.timeouts_seconds[2])]),
+    },
+];
+
+/// 0, which is the kernel's choice, where none was made.
+fn seconds(values: &Values, flag: &str) -> u32 {
+    values.time(flag).map_or(0, whole_seconds)
+}
+
+fn told(seconds: impl Into<u64>) -> String {
+    milliseconds(Duration::from_secs(seconds.into()))
 }
 
 /// The kernel counts in seconds. Less than one of them is one: 0 would mean something else.
@@ -143,16 +208,14 @@ fn whole_seconds(time: Duration) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::IpvsStatus;
     use super::*;
-    use crate::settings::milliseconds;
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {
         let before = Options { strict_arp: true, interface: "eth0".to_owned(), ..Options::default() };
         let mut said = Values::default();
         said.set(UDP_TIMEOUT, vec![milliseconds(Duration::from_millis(1))]);
-        let after = own_options(&said.over(IpvsStatus::of(&before, None).values()));
+        let after = own_options(&said.over(values_of(&IpvsStatus::of(&before, None))));
         assert_eq!((after.strict_arp, after.interface.as_str()), (true, "eth0"));
         assert_eq!((after.timeouts.udp_s, after.timeouts.tcp_s), (1, 0));
     }

@@ -1,17 +1,11 @@
 //! The IPVS mode of a running portway, as its status tells it: enough for `portway diff` to ask for the same.
 
-use std::time::Duration;
-
 use kernel::ipvs::Timeouts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Options;
-use super::own_settings::{
-    DRAIN_LIMIT, EXCLUDED, INTERFACE, SCHEDULER, STRICT_ARP, TCP_FIN_TIMEOUT, TCP_TIMEOUT, UDP_TIMEOUT,
-};
 use crate::Leaving;
-use crate::settings::{Values, milliseconds};
 
 /// What was chosen, and what is left of what is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,29 +69,14 @@ impl IpvsStatus {
             ("Draining", draining),
         ]
     }
-
-    /// What was chosen, as settings.
-    pub(super) fn values(&self) -> Values {
-        let mut values = Values::default();
-        if let Some(scheduler) = &self.scheduler {
-            values.set(SCHEDULER, vec![scheduler.clone()]);
-        }
-        values.set(EXCLUDED, self.excluded.clone());
-        values.set(STRICT_ARP, vec![self.strict_arp.to_string()]);
-        values.set(INTERFACE, vec![self.interface.clone()]);
-        let timeouts = [TCP_TIMEOUT, TCP_FIN_TIMEOUT, UDP_TIMEOUT].into_iter().zip(self.timeouts_seconds);
-        let timeouts = timeouts.map(|(flag, seconds)| (flag, u64::from(seconds)));
-        for (flag, seconds) in timeouts.chain([(DRAIN_LIMIT, self.drain_limit_seconds)]) {
-            values.set(flag, vec![milliseconds(Duration::from_secs(seconds))]);
-        }
-        values
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::Scheduler;
-    use super::super::own_settings::own_options;
+    use super::super::own_settings::{own_options, values_of};
     use super::*;
 
     #[test]
@@ -113,6 +92,6 @@ mod tests {
         };
         let told = IpvsStatus::of(&options, Some(Leaving { count: 2, longest: Duration::from_secs(9) }));
         assert_eq!((told.draining, told.longest_draining_seconds), (2, Some(9)));
-        assert_eq!(format!("{:?}", own_options(&told.values())), format!("{options:?}"));
+        assert_eq!(format!("{:?}", own_options(&values_of(&told))), format!("{options:?}"));
     }
 }

@@ -27,7 +27,6 @@ use super::write::{self, Trouble};
 use super::{Error, Options, carried, cleanup, keep, names, settings, timeouts};
 use crate::programs;
 use crate::quarantine::Quarantine;
-use crate::upstream::KnownChains;
 use crate::xtables::Families;
 use crate::{Carried, Dataplane, Leaving, Scope, ServicePortIds, SyncError, Synced};
 
@@ -355,14 +354,14 @@ fn left_behind(item: &Item, desired: &ForwardingTable) -> Option<Frontend> {
     desired.route(&frontend).is_none().then_some(frontend)
 }
 
+#[cfg(feature = "sim")]
 impl<X: Xtables, D: Doors> Ipvs<X, D> {
-    /// Removes everything that this mode has ever written, in any version, with all chains that are known.
-    pub fn cleanup(&mut self, known: &KnownChains) -> Result<(), SyncError> {
+    /// What a cleanup removes, with all chains that are known, by the programs that the mode writes with.
+    pub fn cleanup(&mut self, known: &crate::upstream::KnownChains) -> Result<(), SyncError> {
         self.node = None;
         self.drain = Drain::default();
-        cleanup::servers(&mut self.doors, &self.families, &self.options)?;
-        self.rules.cleanup(known)?;
-        cleanup::sets(&mut self.doors)
+        let clear_chains = |_: &mut dyn Doors| self.rules.cleanup(known);
+        cleanup::everything(&mut self.doors, &self.families, &self.options, clear_chains)
     }
 }
 

@@ -71,6 +71,23 @@ pub struct TakenOver {
     pub come_back: Option<Duration>,
 }
 
+impl TakenOver {
+    /// Something could not be done.
+    fn fail(&mut self, reason: String) {
+        match &mut self.again {
+            Some(again) => *again = format!("{again}; {reason}"),
+            None => self.again = Some(reason),
+        }
+    }
+}
+
+/// What was done about settings of the kernel, for all modes.
+#[derive(Debug, Default)]
+pub struct Restored {
+    pub done: Vec<&'static str>,
+    pub failed: Vec<OpenError>,
+}
+
 /// What the operator asked to be removed.
 #[derive(Clone, Debug)]
 pub struct CleanupRequest {
@@ -110,32 +127,32 @@ impl AllLeftovers {
         }
     }
 
-    /// Removes the rules of other modes and programs, whose work those of the serving mode do now. One that fails does not hide the others.
-    pub fn take_over(&mut self, serving: &mut Serving<'_>) -> Result<TakenOver, String> {
+    /// Removes the rules of other modes and programs, whose work those of the serving mode do now. One that fails neither hides nor stops
+    /// the others.
+    pub fn take_over(&mut self, serving: &mut Serving<'_>) -> TakenOver {
         let mut done = TakenOver::default();
         let mut has_swept = false;
         for (mode, leftovers) in &mut self.modes {
             if mode.chains().is_some() && !std::mem::replace(&mut has_swept, true) {
-                sweep(&self.known_chains, serving, &mut done)?;
+                sweep(&self.known_chains, serving, &mut done).unwrap_or_else(|reason| done.fail(reason));
             }
-            match leftovers.take_over(serving, &mut done) {
-                Err(reason) if mode.chains().is_none() => return Err(reason),
-                Err(reason) => drop(done.again.get_or_insert(reason)),
-                Ok(()) => {}
-            }
+            leftovers.take_over(serving, &mut done).unwrap_or_else(|reason| done.fail(reason));
         }
-        Ok(done)
+        done
     }
 }
 
-/// Takes back settings of the kernel that previous processes made for these modes, unless `serving` needs them. Returns what was done.
-pub fn restore_settings(
-    modes: &[Mode],
-    serving: Option<&ModeSettings>,
-    run_dir: &Path,
-) -> Result<Vec<&'static str>, OpenError> {
-    let restored = modes.iter().map(|mode| mode.leftovers().restore_settings(serving, run_dir).transpose());
-    restored.flatten().collect()
+/// Takes back settings of the kernel that previous processes made for these modes, unless `serving` needs them. One mode that fails does
+/// not stop the others.
+pub fn restore_settings(modes: &[Mode], serving: Option<&ModeSettings>, run_dir: &Path) -> Restored {
+    let mut restored = Restored::default();
+    for mode in modes {
+        match mode.leftovers().restore_settings(serving, run_dir) {
+            Ok(done) => restored.done.extend(done),
+            Err(error) => restored.failed.push(error),
+        }
+    }
+    restored
 }
 
 /// Removes chains of iptables that no mode in force has.
@@ -148,7 +165,7 @@ fn sweep(known: &KnownChains, serving: &Serving<'_>, done: &mut TakenOver) -> Re
     let taken = upstream::take_over(known, &mut Programs::find(), &mut nft, ours);
     let (again, stays): (Vec<_>, Vec<_>) = taken.problems.iter().partition(|problem| problem.retry_helps());
     done.removed.extend(taken.removed.iter().map(ToString::to_string));
-    done.again = again.first().map(ToString::to_string);
+    again.first().into_iter().for_each(|problem| done.fail(problem.to_string()));
     done.stays.extend(stays.iter().map(ToString::to_string));
     Ok(())
 }
@@ -184,5 +201,96 @@ pub fn remaining_chains(known: &KnownChains) -> Vec<String> {
 impl std::fmt::Debug for AllLeftovers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.modes.iter().map(|(mode, _)| mode)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Promises;
+
+    use super::*;
+    use crate::mode::{Deployment, ModeSpec, OpenRequest, Opened, RenderRequest};
+
+    /// A mode without chains, whose leftovers cannot be found where it is broken.
+    struct Fake {
+        name: &'static str,
+        is_broken: bool,
+    }
+
+    static FIRST: Fake = Fake { name: "first", is_broken: true };
+    static SECOND: Fake = Fake { name: "second", is_broken: true };
+    static THIRD: Fake = Fake { name: "third", is_broken: false };
+    const MODES: [Mode; 3] = [Mode::new(&FIRST), Mode::new(&SECOND), Mode::new(&THIRD)];
+
+    impl Fake {
+        fn find(&self) -> Result<&'static str, String> {
+            if self.is_broken { Err(format!("{} is broken", self.name)) } else { Ok(self.name) }
+        }
+    }
+
+    impl ModeSpec for Fake {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn about(&self) -> &'static str {
+            ""
+        }
+
+        fn semantics(&self) -> Promises {
+            Promises::default()
+        }
+
+        fn open(&self, _: &OpenRequest<'_>) -> Result<Opened, OpenError> {
+            Err(OpenError::Host("it cannot be opened".to_owned()))
+        }
+
+        fn render(&self, _: &RenderRequest<'_>) -> String {
+            String::new()
+        }
+
+        fn leftovers(&self) -> Box<dyn Leftovers> {
+            Box::new(Fake { ..*self })
+        }
+
+        fn deployments(&self) -> &'static [Deployment] {
+            &[]
+        }
+    }
+
+    impl Leftovers for Fake {
+        fn take_over(&mut self, _: &mut Serving<'_>, done: &mut TakenOver) -> Result<(), String> {
+            done.removed.push(self.find()?.to_owned());
+            Ok(())
+        }
+
+        fn restore_settings(
+            &mut self,
+            _: Option<&ModeSettings>,
+            _: &Path,
+        ) -> Result<Option<&'static str>, OpenError> {
+            self.find().map(Some).map_err(OpenError::Host)
+        }
+
+        fn clean_up(&mut self, _: &CleanupRequest) -> Result<CleanedUp, OpenError> {
+            Ok(CleanedUp::default())
+        }
+    }
+
+    #[test]
+    fn leftovers_that_cannot_be_found_neither_hide_nor_stop_those_of_other_modes() {
+        let settings = ModeSettings::of(MODES[0]);
+        let run_dir = Path::new("/nowhere");
+        let mut forget = |_: &BTreeSet<StaleFlows>| Ok(());
+        let mut serving = Serving { settings: &settings, program: None, run_dir, forget: &mut forget };
+        let done = AllLeftovers::of(&MODES).take_over(&mut serving);
+        assert_eq!(done.removed, ["third"]);
+        assert_eq!(done.again.as_deref(), Some("first is broken; second is broken"));
+        let Restored { done, failed } = restore_settings(&MODES, None, run_dir);
+        let failed: Vec<String> = failed.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (done, failed),
+            (vec!["third"], vec!["first is broken".into(), "second is broken".into()])
+        );
     }
 }

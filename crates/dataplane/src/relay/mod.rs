@@ -1,4 +1,4 @@
-//! Carries connections itself: the TCP and UDP proxy of userspace mode, and of node ports on localhost in every mode.
+//! Carries connections itself: the TCP and UDP proxy of a mode that relays, and of node ports on localhost in every mode.
 //!
 //! In: listeners, each with the pool that its traffic is spread over. Out: the port that each of them listens on.
 //!

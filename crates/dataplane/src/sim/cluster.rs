@@ -15,6 +15,8 @@ use model::object::{Read, read};
 use model::{Cluster, Config, Event, ForwardingTable, Packet, Protocol, ServiceName, ServicePortId};
 use serde_json::{Value, json};
 
+use crate::{Dataplane, Scope, Synced};
+
 /// The table of these objects, on the node of [`plain`].
 pub fn table_of(text: &str) -> ForwardingTable {
     table(plain(), text)
@@ -146,6 +148,16 @@ fn set(service: &mut Value, word: &str) {
     }
 }
 
+/// A full sync.
+pub fn everything(dataplane: &mut dyn Dataplane, table: &ForwardingTable) -> Synced {
+    dataplane.sync(table, Scope::Everything).unwrap()
+}
+
+/// A sync of these service ports.
+pub fn changed(dataplane: &mut dyn Dataplane, table: &ForwardingTable, ids: &[ServicePortId]) -> Synced {
+    dataplane.sync(table, Scope::Changed(&ids.iter().cloned().collect())).unwrap()
+}
+
 /// A cluster, the table that follows it, and what changed since the last look.
 #[derive(Debug)]
 pub struct Small {
@@ -203,6 +215,12 @@ impl Small {
     fn take(&mut self, event: Event) {
         let changed = self.cluster.apply(event);
         self.changed.extend(self.table.update(&self.cluster, &changed).before.into_keys());
+    }
+
+    /// A sync of what changed since this was last asked.
+    pub fn follow(&mut self, dataplane: &mut dyn Dataplane) -> Synced {
+        let changed = self.take_changed();
+        dataplane.sync(&self.table, Scope::Changed(&changed)).unwrap()
     }
 
     /// What changed since this was last asked.

@@ -365,6 +365,7 @@ pub fn hidden<X: Xtables>(known: &KnownChains, found: &mut Found<X>) -> Option<H
 }
 
 /// Clears the tables behind one door of all chains that are known.
+#[cfg(feature = "sim")]
 pub fn clear_all(known: &KnownChains, door: &mut impl Xtables) -> Result<(), Error> {
     TABLES.into_iter().try_for_each(|table| clear(known, door, table, Occasion::Cleanup).map(drop))
 }

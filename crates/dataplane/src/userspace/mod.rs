@@ -30,8 +30,7 @@ mod stale;
 mod sync;
 
 pub use mode::MODE;
-use model::fate::{Loopback, Refusal, Remembered};
-use model::{Family, ForwardingTable, NodePortAddress, Promises};
+use model::{Family, ForwardingTable, NodePortAddress};
 pub use ports::Ports;
 use render::Portals;
 pub use render::SHARED;
@@ -54,25 +53,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { default_node_port_addresses: NodePortAddress::All }
-    }
-}
-
-impl Options {
-    /// What this mode promises where Kubernetes leaves the choice.
-    pub fn promises(&self) -> Promises {
-        Promises {
-            undefined_port_of_cluster_ip: Refusal::Untouched,
-            undefined_port_of_external_ip: Refusal::Untouched,
-            unallocated_service_ip: Refusal::Untouched,
-            ping_of_cluster_ip: Refusal::Untouched,
-            default_node_port_addresses: self.default_node_port_addresses,
-            loopback_node_ports: Loopback::Never,
-            link_local_node_ports: true,
-            hairpin_of_other_nodes: true,
-            keeps_source: false,
-            affinity: Remembered::ForServicePort,
-            carries_sctp: false,
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! The mode as the rest of the program sees it: opened on this host, rendered, found in a kernel and removed from it.
 
 use kernel::xtables::Variant;
-use model::fate::{Loopback, Refusal, Remembered};
-use model::{NodePortAddress, Promises};
+use model::Promises;
 
 use super::{CHECKS, Options, Ports, Userspace, leftovers, render};
 use crate::checks::Check;
@@ -15,6 +14,7 @@ use crate::programs;
 use crate::relay;
 use crate::settings::{Commands, Field, Kind, Setting};
 use crate::upstream::ChainSet;
+use crate::xtables;
 
 /// The mode, as a value.
 pub const MODE: Mode = Mode::new(&Spec);
@@ -52,19 +52,7 @@ impl ModeSpec for Spec {
     }
 
     fn semantics(&self) -> Promises {
-        Promises {
-            undefined_port_of_cluster_ip: Refusal::Untouched,
-            undefined_port_of_external_ip: Refusal::Untouched,
-            unallocated_service_ip: Refusal::Untouched,
-            ping_of_cluster_ip: Refusal::Untouched,
-            default_node_port_addresses: NodePortAddress::All,
-            loopback_node_ports: Loopback::Localhost,
-            link_local_node_ports: true,
-            hairpin_of_other_nodes: true,
-            keeps_source: false,
-            affinity: Remembered::ForServicePort,
-            carries_sctp: false,
-        }
+        Promises { keeps_source: false, carries_sctp: false, ..xtables::SEMANTICS }
     }
 
     fn checks(&self) -> &'static [Check] {

@@ -3,7 +3,7 @@
 //! A service port has at most two pools in a family: one of endpoints anywhere ([`Purpose::Cluster`]), and one of this node's own,
 //! where a traffic policy is `Local` ([`Purpose::Outside`]). Each has a listener, so that the relay needs to know no policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -16,19 +16,16 @@ use crate::xtables::{is_local, pools, routes_of};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(BTreeMap<ServicePortId, BTreeMap<(Family, Purpose), u16>>);
 
-/// The ports of one service port's listeners.
-pub(super) type PortsOfOne = BTreeMap<(Family, Purpose), u16>;
-
 impl Ports {
     /// Ports for everybody who needs one, in order: to show what rules look like where nothing listens.
     pub fn examples(desired: &ForwardingTable) -> Self {
-        let needed = desired.ports().flat_map(|port| {
-            let of = move |family| needed(port, family).into_keys().map(move |purpose| (family, purpose));
-            Family::ALL.into_iter().flat_map(of).map(move |(family, purpose)| ListenerId {
-                port: port.id().clone(),
-                family,
-                purpose,
-            })
+        Self::examples_of(desired.ports())
+    }
+
+    pub(super) fn examples_of(ports: impl Iterator<Item = impl AsRef<ServicePort>>) -> Self {
+        let needed = ports.flat_map(|port| {
+            let of = |family| listeners(port.as_ref(), family).into_keys();
+            Family::ALL.into_iter().flat_map(of).collect::<Vec<_>>()
         });
         needed.zip((40_000..65_000).cycle()).collect()
     }
@@ -51,10 +48,26 @@ impl Ports {
         self.0.keys()
     }
 
-    /// A service port has these listeners now. Returns those that it had.
-    pub(super) fn replace(&mut self, id: &ServicePortId, ports: PortsOfOne) -> PortsOfOne {
-        let before = if ports.is_empty() { self.0.remove(id) } else { self.0.insert(id.clone(), ports) };
-        before.unwrap_or_default()
+    /// A listener is open.
+    pub(super) fn insert(&mut self, id: &ListenerId, port: u16) {
+        self.0.entry(id.port.clone()).or_default().insert((id.family, id.purpose), port);
+    }
+
+    /// A listener is closed.
+    pub(super) fn remove(&mut self, id: &ListenerId) {
+        let Some(ports) = self.0.get_mut(&id.port) else { return };
+        ports.remove(&(id.family, id.purpose));
+        if ports.is_empty() {
+            self.0.remove(&id.port);
+        }
+    }
+
+    /// The listeners of a service port.
+    pub(super) fn of(&self, id: &ServicePortId) -> BTreeSet<ListenerId> {
+        let ports = self.0.get(id).into_iter().flat_map(BTreeMap::keys);
+        ports
+            .map(|(family, purpose)| ListenerId { port: id.clone(), family: *family, purpose: *purpose })
+            .collect()
     }
 }
 
@@ -62,7 +75,7 @@ impl FromIterator<(ListenerId, u16)> for Ports {
     fn from_iter<T: IntoIterator<Item = (ListenerId, u16)>>(all: T) -> Self {
         let mut ports = Self::default();
         for (id, port) in all {
-            ports.0.entry(id.port).or_default().insert((id.family, id.purpose), port);
+            ports.insert(&id, port);
         }
         ports
     }
@@ -80,6 +93,12 @@ pub(super) fn needed(port: &ServicePort, family: Family) -> BTreeMap<Purpose, &P
     }
     let pools = routes_of(port, family).into_iter().flat_map(pools);
     pools.map(|pool| (purpose(pool), pool)).collect()
+}
+
+/// The same by the listener's id.
+pub(super) fn listeners(port: &ServicePort, family: Family) -> BTreeMap<ListenerId, &Pool> {
+    let id = |purpose| ListenerId { port: port.id().clone(), family, purpose };
+    needed(port, family).into_iter().map(|(purpose, pool)| (id(purpose), pool)).collect()
 }
 
 /// What a listener should be.

@@ -17,11 +17,10 @@ use super::mode::options;
 use super::{SHARED, Userspace};
 use crate::relay::{self, ListenerId};
 use crate::sim::{
-    Clients, End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, Struck, frontends, relayed,
-    sim_packet,
+    Clients, End, Ends, Listing, Meanwhile, Named, RealMode, SimulatedMode, frontends, relayed, sim_packet,
 };
 use crate::upstream::KnownChains;
-use crate::xtables::sim::{self, Faults, Mutation, Program, Unmissed};
+use crate::xtables::sim::{self, Faults, Program, Unmissed};
 use crate::{Dataplane, ModeSettings};
 
 /// What no scenario misses.
@@ -145,20 +144,14 @@ impl RealMode for Userspace<Programs, relay::Simulated> {
 }
 
 impl SimulatedMode for Node {
+    sim::by_programs!(UNMISSED);
+
     fn name(&self) -> String {
         format!("{}-by-{}", self.settings.mode, self.variant())
     }
 
-    fn dataplane(&mut self) -> &mut dyn Dataplane {
-        &mut self.dataplane
-    }
-
     fn semantics(&self) -> Promises {
         self.settings.mode.semantics().of_rules()
-    }
-
-    fn copy(&self) -> Box<dyn SimulatedMode> {
-        Box::new(self.clone())
     }
 
     /// What listened died with its process.
@@ -179,20 +172,12 @@ impl SimulatedMode for Node {
         listing(&mut self.dataplane, |program| program.tables())
     }
 
-    fn clean_up(&mut self, known: &KnownChains) -> Result<(), String> {
-        sim::clean_up(self.dataplane.doors(), known)
-    }
-
     /// Nothing listens there, either. Somebody else has the first ports by the time of another process.
     fn real(&self, process: usize) -> Result<Box<dyn RealMode>, String> {
         let programs = sim::real_programs(self.variant())?;
         let range = if process == 0 { 32_768..=60_999 } else { 50_000..=60_999 };
         let relays = relay::Simulated::with_range(range);
         Ok(Box::new(Userspace::new(programs, relays, options(&self.settings))))
-    }
-
-    fn damaged(&mut self) -> Result<Named<'_>, String> {
-        sim::damaged(self, |node| node.dataplane.doors().collect())
     }
 
     fn ends(&mut self, packet: &Packet, tables: &[&ForwardingTable]) -> Result<Ends, String> {
@@ -245,10 +230,6 @@ impl SimulatedMode for Node {
         sim::failing(self, |node: &mut Self| node.dataplane.doors().collect(), Faults::Restores, work)
     }
 
-    fn struck(&self) -> Struck {
-        sim::struck(self.clone().dataplane.doors())
-    }
-
     /// A packet that only one of the two tables serves may be refused in another way than the other table says. Pools follow at once,
     /// before rules do, so a packet may meet the new pool by the old way. After a restart rules may lead to a listener that died and
     /// that the frontend does not need any more.
@@ -257,27 +238,6 @@ impl SimulatedMode for Node {
         let pools = pools(meanwhile);
         let is_early_pool = found.0.keys().all(|end| pools.contains(end));
         found.is_refused() && meanwhile.allowed.iter().any(|ends| !ends.is_served()) || is_early_pool
-    }
-
-    fn refuse(&mut self, address: Option<IpAddr>) -> bool {
-        self.dataplane.doors().for_each(|program| program.refused = address);
-        true
-    }
-
-    fn add_foreign(&mut self) -> Result<(), String> {
-        sim::add_foreign(self.dataplane.doors())
-    }
-
-    fn leave_out(&mut self, kind: Option<&str>) {
-        self.dataplane.doors().for_each(|program| program.mutation = Some(Mutation::without(kind)));
-    }
-
-    fn kinds(&mut self) -> BTreeSet<String> {
-        sim::kinds(self.dataplane.doors())
-    }
-
-    fn unmissed(&self, kind: &str) -> Option<&'static str> {
-        sim::unmissed(&UNMISSED, kind)
     }
 }
 

@@ -18,6 +18,7 @@ use model::{
 
 use super::earlier::Earlier;
 use super::ports::{Ports, purpose};
+use super::render::Portals;
 use crate::xtables::pools;
 
 /// Where frontends of UDP led when flows were last looked at.
@@ -42,14 +43,14 @@ impl Led {
         &mut self,
         touched: &BTreeSet<ServicePortId>,
         desired: &ForwardingTable,
-        ports: &Ports,
+        style: &Portals,
         earlier: &mut Earlier,
-        default: NodePortAddress,
     ) -> BTreeSet<StaleFlows> {
         let node_before = std::mem::replace(&mut self.node, desired.node().clone());
         let mut changed: BTreeSet<Frontend> = BTreeSet::new();
         for id in touched.iter().filter(|id| id.protocol == Protocol::Udp) {
-            let after = desired.port(id).map(|port| led(port, ports)).unwrap_or_default();
+            let port = style.quarantine.wanted(desired, id);
+            let after = port.map(|port| led(&port, &style.ports)).unwrap_or_default();
             let mut before = self.by_port.remove(id).unwrap_or_default();
             let unknown: Vec<Frontend> =
                 after.keys().filter(|key| !before.contains_key(*key)).copied().collect();
@@ -66,24 +67,27 @@ impl Led {
             changed.extend(self.by_port.values().flat_map(BTreeMap::keys));
         }
         let nodes = [&node_before, &self.node];
-        changed.iter().flat_map(|frontend| stale(frontend, nodes, desired, ports, default)).collect()
+        let default = style.options.default_node_port_addresses;
+        let now = |frontend| {
+            let (holder, _) = desired.route(frontend)?;
+            self.by_port.get(holder.id())?.get(frontend)
+        };
+        changed.iter().flat_map(|frontend| stale(frontend, nodes, now(frontend), default)).collect()
     }
 }
 
+/// The flows to a frontend that do not lead to one of these ports.
 fn stale(
     frontend: &Frontend,
     nodes: [&NodeView; 2],
-    desired: &ForwardingTable,
-    ports: &Ports,
+    now: Option<&BTreeSet<u16>>,
     default: NodePortAddress,
 ) -> Vec<StaleFlows> {
-    let now =
-        desired.route(frontend).map(|(port, route)| ports_of(port.id(), route, ports)).unwrap_or_default();
     let addresses: BTreeSet<IpAddr> =
         nodes.into_iter().flat_map(|node| dialled_at(frontend, node, default)).collect();
-    let own = own_addresses(desired.node(), frontend.family());
+    let own = own_addresses(nodes[1], frontend.family());
     let still_served_by: BTreeSet<(IpAddr, u16)> =
-        own.iter().flat_map(|ip| now.iter().map(move |port| (*ip, *port))).collect();
+        own.iter().flat_map(|ip| now.into_iter().flatten().map(move |port| (*ip, *port))).collect();
     let at = |ip| StaleFlows {
         protocol: Protocol::Udp,
         destination: (ip, frontend.port()),

@@ -7,7 +7,7 @@ use model::{Family, ForwardingTable, ServicePortId};
 
 use super::earlier::Earlier;
 use super::held::{self, Held};
-use super::listening::Listening;
+use super::listening::{Listening, Opener};
 use super::render::Portals;
 use super::stale::Led;
 use super::{Options, Ports};
@@ -84,40 +84,62 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
                     .ports()
                     .map(|port| port.id())
                     .chain(known)
-                    .chain(self.listening.refused.keys())
+                    .chain(self.families.style.quarantine.ids())
                     .cloned()
                     .collect()
             }
         }
     }
 
-    fn listen(&mut self, desired: &ForwardingTable, ids: &BTreeSet<ServicePortId>) {
-        let earlier = self.earlier.get_or_insert_default();
-        let style = &mut self.families.style;
-        self.listening.open(&mut self.relays, ids, desired, &self.served, &mut style.ports, earlier);
+    fn listening<'a>(&'a mut self, desired: &'a ForwardingTable) -> (&'a mut Listening, Opener<'a, R>) {
+        let opener = Opener {
+            relays: &mut self.relays,
+            desired,
+            families: &self.served,
+            style: &mut self.families.style,
+            earlier: self.earlier.get_or_insert_default(),
+        };
+        (&mut self.listening, opener)
+    }
+
+    /// Writes rules. A service port whose rules are refused in one family is as it was in the other one, too.
+    fn write(
+        &mut self,
+        desired: &ForwardingTable,
+        scope: Scope<&ServicePortIds>,
+        synced: &mut Synced,
+    ) -> Result<(), SyncError> {
+        self.families.sync(desired, scope, synced)?;
+        let is_tried = |id: &ServicePortId| self.touched.contains(id);
+        let refused = synced.refused.clone().into_iter().filter(|(id, _)| is_tried(id)).collect();
+        let (listening, mut opener) = self.listening(desired);
+        let back = listening.bring_back(&mut opener, refused);
+        if !back.is_empty() {
+            self.families.sync(desired, Scope::Changed(&back), synced)?;
+        }
+        self.listening.accept();
+        Ok(())
     }
 
     /// Rules are in force: what depends upon them follows.
     fn follow(&mut self, desired: &ForwardingTable, scope: Scope<&ServicePortIds>, synced: &mut Synced) {
         let is_complete = matches!(scope, Scope::Everything);
-        let style = &self.families.style;
+        let style = &mut self.families.style;
         let default = style.options.default_node_port_addresses;
-        self.listening.close(&mut self.relays, is_complete.then_some(&style.ports));
+        self.listening.close(&mut self.relays, &mut style.ports, is_complete);
         let touched = std::mem::take(&mut self.touched);
-        let refused = &self.listening.refused;
         let wanted = |id: &ServicePortId| {
-            let port = desired.port(id).filter(|_| !refused.contains_key(id));
-            port.map(|port| held::wanted(port, desired.node(), default)).unwrap_or_default()
+            let port = style.quarantine.wanted(desired, id);
+            port.map(|port| held::wanted(&port, desired.node(), default)).unwrap_or_default()
         };
         let wanted: BTreeMap<_, _> = touched.iter().map(|id| (id.clone(), wanted(id))).collect();
         self.held.update(&mut self.relays, wanted);
         let earlier = self.earlier.get_or_insert_default();
-        synced.stale = Some(self.led.follow(&touched, desired, &style.ports, earlier, default));
+        synced.stale = Some(self.led.follow(&touched, desired, style, earlier));
         if is_complete {
             earlier.end(&mut self.relays);
         }
-        let refused = self.listening.refused.iter().map(|(id, reason)| (id.clone(), reason.clone()));
-        synced.refused.extend(refused);
+        synced.refused.extend(style.quarantine.reasons());
         synced.warned.clone_from(&self.held.warned);
     }
 
@@ -128,8 +150,9 @@ impl<X: Xtables, R: Relays> Userspace<X, R> {
             let port = open.or_else(|| earlier.port_of(&id)).unwrap_or(example);
             (id, port)
         };
-        let is_served = |(id, _): &(ListenerId, u16)| !self.listening.refused.contains_key(&id.port);
-        Ports::examples(desired).iter().filter(is_served).map(expected).collect()
+        let quarantine = &self.families.style.quarantine;
+        let wanted = desired.ports().filter_map(|port| quarantine.wanted(desired, port.id()));
+        Ports::examples_of(wanted).iter().map(expected).collect()
     }
 }
 
@@ -141,11 +164,12 @@ impl<X: Xtables, R: Relays> Dataplane for Userspace<X, R> {
     ) -> Result<Synced, SyncError> {
         self.look_back()?;
         let ids = self.ids(desired, scope);
-        self.listen(desired, &ids);
+        let (listening, mut opener) = self.listening(desired);
+        listening.open(&mut opener, &ids);
         self.touched.extend(ids);
         self.has_begun = true;
         let mut synced = Synced { was_full: scope.is_full(), ..Synced::default() };
-        self.families.sync(desired, scope, &mut synced)?;
+        self.write(desired, scope, &mut synced)?;
         self.follow(desired, scope, &mut synced);
         Ok(synced)
     }

@@ -9,7 +9,6 @@ use super::family::FamilyState;
 use super::script::Script;
 use super::{Style, glance};
 use crate::counted::Met;
-use crate::upstream::{self, KnownChains};
 use crate::{Scope, ServicePortIds, SyncError, Synced};
 
 /// What a mode of rules is made of: how its rules look, and one door for each family.
@@ -93,10 +92,11 @@ impl<X: Xtables, S: Style> Families<X, S> {
     }
 
     /// Removes all chains that are known, of whichever mode.
-    pub(crate) fn cleanup(&mut self, known: &KnownChains) -> Result<(), SyncError> {
+    #[cfg(feature = "sim")]
+    pub(crate) fn cleanup(&mut self, known: &crate::upstream::KnownChains) -> Result<(), SyncError> {
         for state in &mut self.families {
             state.forget();
-            upstream::clear_all(known, &mut state.door)?;
+            crate::upstream::clear_all(known, &mut state.door)?;
         }
         Ok(())
     }

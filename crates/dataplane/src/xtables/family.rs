@@ -210,7 +210,9 @@ impl<X: Xtables> FamilyState<X> {
         let (mut steps, mut later, mut comes_back) = (Steps::new(most), Script::default(), false);
         let none = Written::default();
         for id in ids {
-            self.quarantine.release(&id);
+            if !renderer.quarantine().is_some_and(|elsewhere| elsewhere.contains(&id)) {
+                self.quarantine.release(&id);
+            }
             let (port, rules) = self.wanted(&renderer, desired, &id);
             comes_back |= rules.own.iter().any(|chain| self.later.deletes(&chain.name));
             let later = (self.door.variant() == Variant::Nft).then_some(&mut later);
@@ -337,14 +339,15 @@ impl<X: Xtables> FamilyState<X> {
         Ok(Compared { scripts: steps.scripts(), left_behind, stay: stay.unwrap_or_default() })
     }
 
-    /// What is to be written for a service port: how it was before where the program refused it.
+    /// What is to be written for a service port: how it was before where it was refused, by the program or elsewhere.
     fn wanted(
         &self,
         renderer: &impl Renderer,
         desired: &ForwardingTable,
         id: &ServicePortId,
     ) -> (Option<Arc<ServicePort>>, PortRules) {
-        let port = self.quarantine.wanted(desired, id);
+        let elsewhere = renderer.quarantine().filter(|_| !self.quarantine.contains(id));
+        let port = elsewhere.unwrap_or(&self.quarantine).wanted(desired, id);
         let rules = port.as_ref().map(|port| renderer.of_port(port)).unwrap_or_default();
         (port, rules)
     }

@@ -39,10 +39,12 @@ mod text;
 mod words;
 mod written;
 
+use crate::quarantine::Quarantine;
 pub use choose::choose;
 pub(crate) use families::Families;
 use kernel::xtables::{Rule, Table};
-use model::{Family, ForwardingTable, ServicePort};
+use model::fate::{Loopback, Refusal, Remembered};
+use model::{Family, ForwardingTable, NodePortAddress, Promises, ServicePort};
 pub(crate) use names::{CANARY, NODE_PORTS, SERVICES, hash, name};
 pub(crate) use node_ports::{NodePorts, loopback};
 pub(crate) use observed::frontend;
@@ -57,6 +59,21 @@ pub(crate) const LINES_AT_ONCE: usize = 15_000;
 
 /// The same program reads the whole chain for each rule that it deletes; up to so many that is cheaper than to write all of it anew.
 const DELETED_ONE_BY_ONE: usize = 100;
+
+/// What modes of chains do where Kubernetes leaves the choice.
+pub(crate) const SEMANTICS: Promises = Promises {
+    undefined_port_of_cluster_ip: Refusal::Untouched,
+    undefined_port_of_external_ip: Refusal::Untouched,
+    unallocated_service_ip: Refusal::Untouched,
+    ping_of_cluster_ip: Refusal::Untouched,
+    default_node_port_addresses: NodePortAddress::All,
+    loopback_node_ports: Loopback::Localhost,
+    link_local_node_ports: true,
+    hairpin_of_other_nodes: true,
+    keeps_source: true,
+    affinity: Remembered::ForServicePort,
+    carries_sctp: true,
+};
 
 /// What a mode writes.
 pub(crate) trait Style {
@@ -101,5 +118,10 @@ pub(crate) trait Renderer {
     /// Whether rules of service ports' own chains have comments. When this turns, all of them are different.
     fn has_comments(&self) -> bool {
         true
+    }
+
+    /// Service ports that were refused elsewhere than by the iptables program, where that can be.
+    fn quarantine(&self) -> Option<&Quarantine> {
+        None
     }
 }

@@ -15,7 +15,9 @@ mod steps;
 mod world;
 
 use common::{Simulation, simulations};
-use libtest_mimic::{Arguments, Trial};
+use dataplane::Mode;
+use dataplane::registry::MODES;
+use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A check of one simulation.
 type Check = fn(&Simulation);
@@ -58,5 +60,14 @@ fn main() {
         let checks = CHECKS.map(|(name, check)| trial("", &simulation, name, check));
         checks.into_iter().chain(real).collect::<Vec<_>>()
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    let all = Trial::test("every_mode_of_the_registry_has_a_simulation", every_mode_has_a_simulation);
+    libtest_mimic::run(&arguments, trials.chain([all]).collect()).exit();
+}
+
+/// A mode without one would be in no check, and nothing would fail.
+fn every_mode_has_a_simulation() -> Result<(), Failed> {
+    let simulated: Vec<Mode> = simulations().iter().map(|simulation| simulation.mode).collect();
+    let without: Vec<&Mode> = MODES.iter().filter(|mode| !simulated.contains(mode)).collect();
+    let missing = || format!("implement `ModeSpec::simulate` and `SimulatedMode` for {without:?}");
+    if without.is_empty() { Ok(()) } else { Err(missing().into()) }
 }

@@ -2,7 +2,7 @@
 //!
 //! `PORTWAY_PACKETS` asks for more of them, `PORTWAY_SEED` for others; a failure prints the seed that replays it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dataplane::Scope;
@@ -75,8 +75,7 @@ impl<'a> Cluster<'a> {
     fn live(&mut self, seen: &mut Seen) {
         sync(&mut *self.node, &self.world.table, Scope::Everything);
         for step in 0..STEPS {
-            let delta = self.world.step();
-            let ids: BTreeSet<_> = delta.before.keys().cloned().collect();
+            let ids = self.world.step().before.into_keys().collect();
             let synced = sync(&mut *self.node, &self.world.table, Scope::Changed(&ids));
             // Packets also meet what waits long for its deletion.
             if step.is_multiple_of(2) || synced.settle_after.is_some_and(|after| after <= MOMENT) {

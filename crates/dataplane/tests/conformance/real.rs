@@ -28,10 +28,7 @@ pub(crate) fn the_real_kernel_follows_random_steps_as_the_simulated_one(simulati
     }
     let ((clusters, steps), mut restarts) = (extent(simulation), 0);
     for seed in 0..clusters {
-        let namespace = match Namespace::create() {
-            Ok(namespace) => namespace,
-            Err(e) => return eprintln!("skipped: a network namespace of its own needs root: {e}"),
-        };
+        let Some(namespace) = Namespace::create_or_skip() else { return };
         match namespace.run(|| follow(simulation, seed, steps)).unwrap() {
             Ok(count) => restarts += count,
             Err(why) => return eprintln!("skipped: {}: {why}", simulation.name),

@@ -1,6 +1,7 @@
 //! Rules of others that lead to chains of ours, on the twin and on both real programs.
 use dataplane::iptables::Names;
-use model::{ServiceName, ServicePortId};
+use dataplane::sim::cluster::id;
+use model::Protocol;
 
 use super::*;
 
@@ -18,23 +19,17 @@ fn a_service_that_others_lead_to_goes(mut mode: Iptables<impl Xtables>) {
     let mut small = Small::of(
         "svc gone 10.96.0.1 80\nep gone 8080 10.244.1.1@a\nsvc other 10.96.0.2 80\nep other 8080 10.244.1.1@a",
     );
-    mode.sync(&small.table, Scope::Everything).unwrap();
+    everything(&mut mode, &small.table);
     small.take_changed();
-    let chain_of = |small: &Small, name: &str| {
-        let is_it = |id: &&ServicePortId| id.service == ServiceName::new("default", name);
-        let mut ids = small.table.ports().map(|port| port.id());
-        Names::of(ids.find(is_it).unwrap()).cluster.to_string()
-    };
-    let (gone, other) = (chain_of(&small, "gone"), chain_of(&small, "other"));
+    let [gone, other] = ["gone", "other"].map(|name| Names::of(&id(name, Protocol::Tcp)).cluster.to_string());
     let foreign = format!("FOREIGN -p tcp -m tcp --dport 1 -j {gone}");
     restore(&mut mode, &format!("*nat\n:FOREIGN - [0:0]\n-A {foreign}\nCOMMIT\n"));
     small.remove("gone");
     small.endpoints("other", &["10.244.1.1", "10.244.1.2"]);
-    let changed = small.take_changed();
-    let synced = mode.sync(&small.table, Scope::Changed(&changed)).unwrap();
+    let synced = small.follow(&mut mode);
     // A deletion that was put off is refused, and the next full sync finds what is left over.
     let told = if mode.settle().is_err() || synced.stays.is_empty() {
-        mode.sync(&small.table, Scope::Everything).unwrap().stays
+        everything(&mut mode, &small.table).stays
     } else {
         synced.stays
     };
@@ -45,12 +40,11 @@ fn a_service_that_others_lead_to_goes(mut mode: Iptables<impl Xtables>) {
     // Nothing more is written, and others go on changing.
     assert_eq!(mode.differences(&small.table).unwrap(), Vec::<String>::new());
     small.endpoints("other", &["10.244.1.1"]);
-    let changed = small.take_changed();
-    mode.sync(&small.table, Scope::Changed(&changed)).unwrap();
+    small.follow(&mut mode);
     assert_eq!(rules(&mut mode, &other), Some(1));
     // It goes when it can.
     restore(&mut mode, &format!("*nat\n-D {foreign}\nCOMMIT\n"));
-    assert!(mode.sync(&small.table, Scope::Everything).unwrap().stays.is_empty());
+    assert!(everything(&mut mode, &small.table).stays.is_empty());
     assert_eq!(rules(&mut mode, &gone), None);
 }
 
@@ -67,17 +61,10 @@ mod needs_root {
 
     #[test]
     fn root_a_foreign_rule_that_leads_to_a_deleted_service_stops_no_sync() {
-        let namespace = match Namespace::create() {
-            Ok(namespace) => namespace,
-            Err(e) => return eprintln!("skipped: a network namespace of its own needs root: {e}"),
-        };
         for variant in Variant::ALL {
-            let Some(door) = Programs::find().door(variant, Family::V4).cloned() else {
-                eprintln!("skipped: {variant} is not installed");
-                continue;
-            };
-            let run = || a_service_that_others_lead_to_goes(Iptables::new([door], Options::default()));
-            namespace.run(run).unwrap();
+            with_door("a foreign rule", variant, |door| {
+                a_service_that_others_lead_to_goes(Iptables::new([door], Options::default()));
+            });
         }
     }
 }

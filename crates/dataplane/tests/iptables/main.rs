@@ -22,7 +22,7 @@ use std::time::Duration;
 use dataplane::iptables::sim::Iptables;
 use dataplane::iptables::{self, Options};
 use dataplane::registry::known_chains;
-use dataplane::sim::cluster::{Small, table_of};
+use dataplane::sim::cluster::{Small, everything, table_of};
 use dataplane::{Dataplane, Scope};
 use kernel::nft;
 use kernel::xtables::{Error, Family, Programs, Saved, State, Table, Variant, Xtables};
@@ -37,10 +37,6 @@ const NODE_PORT: u16 = 30080;
 /// The mode on simulated programs.
 fn mode(variant: Variant, options: Options) -> Iptables<Simulated> {
     Iptables::new(Family::ALL.map(|family| Simulated::new(variant, family)), options)
-}
-
-fn everything(mode: &mut Iptables<impl Xtables>, table: &model::ForwardingTable) -> dataplane::Synced {
-    mode.sync(table, Scope::Everything).unwrap()
 }
 
 /// A packet on a host of both families that also has loopback addresses.
@@ -65,4 +61,13 @@ fn arriving(source: &str, destination: &str, port: u16) -> SimPacket {
 
 fn send(tables: &mut Simulated, packet: &SimPacket, state: State) -> Outcome {
     tables.send_as(packet, &BTreeSet::from([state]), Duration::ZERO, &mut |_| true)
+}
+
+/// Runs a test with the door to one program, where it can be.
+fn with_door(test: &str, variant: Variant, work: impl FnOnce(Programs) + Send) {
+    let Some(namespace) = Namespace::create_or_skip() else { return };
+    let Some(door) = Programs::find().door(variant, Family::V4).cloned() else {
+        return eprintln!("skipped: {test} needs {variant}, of the package iptables");
+    };
+    namespace.run(|| work(door)).unwrap();
 }

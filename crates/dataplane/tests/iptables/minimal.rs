@@ -20,9 +20,7 @@ fn written(variant: Variant) -> (Small, Iptables<Simulated>) {
 
 /// The texts that a sync of what changed gave the doors, and what it put off.
 fn texts(small: &mut Small, mode: &mut Iptables<Simulated>) -> String {
-    let changed = small.take_changed();
-    let synced = mode.sync(&small.table, Scope::Changed(&changed)).unwrap();
-    assert!(!synced.was_full);
+    assert!(!small.follow(mode).was_full);
     mode.settle().unwrap();
     mode.doors().flat_map(|door| std::mem::take(&mut door.restored)).collect()
 }
@@ -101,13 +99,13 @@ fn many_services_that_come_change_and_go_at_once_are_written_in_pieces() {
     let options = Options { lines_at_once: 200, ..Options::default() };
     let mut mode = Iptables::new([Simulated::new(Variant::Nft, Family::V4)], options);
     let mut small = Small::new();
-    mode.sync(&small.table, Scope::Everything).unwrap();
+    everything(&mut mode, &small.table);
     let address = |net: u8, n: usize| format!("10.{net}.{}.{}", n / 200, n % 200 + 1);
     let all = |small: &mut Small, each: &dyn Fn(&mut Small, usize)| (0..MANY).for_each(|n| each(small, n));
     let mut follow = |small: &mut Small, what: &str| {
         mode.doors().for_each(|door| door.restored.clear());
         let text = texts(small, &mut mode);
-        assert_eq!(mode.sync(&small.table, Scope::Everything).unwrap().operations, 0, "{what}");
+        assert_eq!(everything(&mut mode, &small.table).operations, 0, "{what}");
         let pieces: Vec<String> = text.split_inclusive("COMMIT\n").map(str::to_owned).collect();
         for piece in pieces.iter().filter(|piece| !piece.contains("KUBE-SERVICES")) {
             // What must be at once is a line or so for each.
@@ -143,7 +141,7 @@ fn no_change_writes_nothing() {
     let (mut small, mut mode) = written(Variant::Nft);
     small.endpoints("s7", &["10.244.1.7", "10.244.2.7"]);
     assert_eq!(texts(&mut small, &mut mode), "");
-    mode.sync(&small.table, Scope::Everything).unwrap();
+    everything(&mut mode, &small.table);
     assert!(mode.doors().all(|door| door.restored.is_empty()));
 }
 
@@ -152,7 +150,7 @@ fn the_same_state_is_the_same_text() {
     for seed in 0..10 {
         let texts = || {
             let (mut world, mut mode) = (World::new(seed), mode(Variant::Legacy, Options::default()));
-            mode.sync(&world.table, Scope::Everything).unwrap();
+            everything(&mut mode, &world.table);
             for _ in 0..20 {
                 let ids = world.step().before.into_keys().collect();
                 mode.sync(&world.table, Scope::Changed(&ids)).unwrap();

@@ -25,8 +25,7 @@ fn addresses_may_be_bound_to_another_interface_which_stays_as_it_was() {
 
 #[test]
 fn addresses_move_with_the_interface_and_those_of_the_host_stay() {
-    let mut twin = kernel();
-    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    let mut twin = host();
     twin.host.add("lo", ip("10.96.0.1"), 32);
     let options = |interface: &str| Options { interface: interface.to_owned(), ..Options::default() };
     let clock = Clock::default();
@@ -50,8 +49,7 @@ fn addresses_move_with_the_interface_and_those_of_the_host_stay() {
 
 #[test]
 fn what_is_bound_is_known_to_any_process_and_is_not_the_hosts_own() {
-    let mut twin = kernel();
-    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    let mut twin = host();
     twin.host.add("eth0", ip("192.168.0.2"), 32);
     let options = Options { interface: "eth0".to_owned(), ..Options::default() };
     let mut mode = with(&twin, options, &Clock::default());
@@ -67,8 +65,7 @@ fn what_is_bound_is_known_to_any_process_and_is_not_the_hosts_own() {
 #[test]
 fn an_address_of_this_host_is_reported_and_never_removed() {
     let table = table_of("svc a 10.96.0.1 80 ips=192.168.0.1\nep a 8080 10.244.0.1");
-    let mut twin = kernel();
-    twin.host.add("eth0", ip("192.168.0.1"), 24);
+    let twin = host();
     let mut mode = with(&twin, Options::default(), &Clock::default());
     let synced = everything(&mut mode, &table);
     assert!(synced.warned[&id("a", Protocol::Tcp)].contains("192.168.0.1"), "{synced:?}");
@@ -114,10 +111,10 @@ fn node_ports_do_not_answer_at_link_local_addresses_of_ipv6() {
     let places: Vec<String> = servers(&mut mode).iter().map(|one| one.what.to_string()).collect();
     assert_eq!(places, ["TCP [fd00:1::1]:30080", "TCP [fd00:96::1]:80"]);
     let packet = packet("fe80::9", "[fe80::5]:30080", Some("eth0"));
-    assert_eq!(table.fate(&packet, &Options::default().promises()).fate, model::Fate::Untouched);
-    let others = dataplane::iptables::Options::default().promises();
-    assert!(
-        matches!(table.fate(&packet, &others).fate, model::Fate::OneOf(_)),
-        "rules know every local address"
+    assert_eq!(
+        table.fate(&packet, &dataplane::ipvs::MODE.semantics().of_rules()).fate,
+        model::Fate::Untouched
     );
+    let by_rules = table.fate(&packet, &dataplane::iptables::MODE.semantics().of_rules()).fate;
+    assert!(matches!(by_rules, model::Fate::OneOf(_)), "rules know every local address");
 }

@@ -20,14 +20,16 @@ use dataplane::ipvs::sim::{Parts, shown};
 use dataplane::ipvs::{Bound, DUMMY, Doors as _, Options, Scheduler, SetId};
 use dataplane::registry::known_chains;
 use dataplane::sim::End;
-use dataplane::sim::cluster::{at as node_at, id, of, table, table_of, tcp as packet, web, web_with};
-use dataplane::{Dataplane, Leaving, Scope, Synced};
+use dataplane::sim::cluster::{
+    at as node_at, changed, everything, id, of, table, table_of, tcp as packet, web, web_with,
+};
+use dataplane::{Dataplane, Leaving, Scope};
 use kernel::IpProtocol as Number;
 use kernel::host::ChangeHost as _;
 use kernel::ipset::{Entry, Ipsets as _, Kind, Request as SetRequest, Set, SetName};
 use kernel::ipvs::{Ipvs as _, RealServer, Request, VirtualServer, What};
 use kernel::xtables::{Table, Xtables as _};
-use model::{ForwardingTable, Protocol, ServicePortId};
+use model::{ForwardingTable, Protocol};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -39,6 +41,13 @@ fn at(text: &str) -> SocketAddr {
 
 fn tcp(text: &str) -> What {
     What::Address(at(text), Number::TCP)
+}
+
+/// A kernel whose host has an address.
+fn host() -> Parts {
+    let mut kernel = kernel();
+    kernel.host.add("eth0", ip("192.168.0.1"), 24);
+    kernel
 }
 
 /// The mode on this kernel.
@@ -56,8 +65,10 @@ fn a(endpoints: &[&str]) -> ForwardingTable {
     of(&[web("a", "10.96.0.1", "TCP", endpoints)])
 }
 
-fn everything(mode: &mut Mode, table: &ForwardingTable) -> Synced {
-    mode.sync(table, Scope::Everything).unwrap()
+/// The Service `a` with a scheduler of its own.
+fn scheduled(scheduler: &str) -> ForwardingTable {
+    let keys = format!("portway.io/ipvs-scheduler={scheduler}");
+    of(&[web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], &keys)])
 }
 
 /// With this many Services, each at its own address and node port.
@@ -71,8 +82,11 @@ fn many(count: u16, endpoints: &str, keys: &str) -> String {
 
 /// A virtual server of another program, with one real server.
 fn add_foreign(kernel: &mut Parts, what: What) {
-    let real = RealServer::masquerading(at("192.0.2.1:80"), 5);
-    let added = [Request::Add(VirtualServer::new(what, "lc")), Request::AddServer(what, real)];
+    add_server(kernel, what, "lc", RealServer::masquerading(at("192.0.2.1:80"), 5));
+}
+
+fn add_server(kernel: &mut Parts, what: What, scheduler: &str, real: RealServer) {
+    let added = [Request::Add(VirtualServer::new(what, scheduler)), Request::AddServer(what, real)];
     assert!(kernel.servers.run(&added).unwrap().is_empty());
 }
 
@@ -98,10 +112,6 @@ fn links_of(mode: &mut Mode, address: &str) -> BTreeSet<String> {
 
 fn is_bound(mode: &mut Mode, address: &str) -> bool {
     !links_of(mode, address).is_empty()
-}
-
-fn changed(mode: &mut Mode, table: &ForwardingTable, ids: &[ServicePortId]) -> Synced {
-    mode.sync(table, Scope::Changed(&ids.iter().cloned().collect())).unwrap()
 }
 
 fn weights(mode: &mut Mode, what: &What) -> Vec<(SocketAddr, u32)> {

@@ -1,19 +1,16 @@
 //! The order of steps of IPVS mode where the kernel is not whole while it carries out a single one.
-use std::net::SocketAddr;
-
-use dataplane::ipvs::{Delta, Item, Place, SetId, Step, plan};
-use kernel::IpProtocol;
-use kernel::ipset::{self, Entry};
-use kernel::ipvs::{Request, VirtualServer, What};
+use dataplane::ipvs::{Delta, Item, Place, Step, plan};
 use model::Family;
+
+use super::*;
 
 const PLACE: Place = Place {
     ip: std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 96, 0, 1)),
-    protocol: IpProtocol::TCP,
+    protocol: Number::TCP,
     port: 80,
 };
 
-fn server(scheduler: &str) -> VirtualServer {
+fn scheduled_by(scheduler: &str) -> VirtualServer {
     let what = What::Address(SocketAddr::new(PLACE.ip, PLACE.port), PLACE.protocol);
     VirtualServer::new(what, scheduler)
 }
@@ -24,8 +21,9 @@ fn dropped() -> Entry {
 
 /// From one scheduler to another, with what else changes.
 fn steps(removed: &[Item], added: &[Item]) -> Vec<Step> {
-    let with =
-        |scheduler, more: &[Item]| [Item::Server(server(scheduler))].iter().chain(more).cloned().collect();
+    let with = |scheduler, more: &[Item]| {
+        [Item::Server(scheduled_by(scheduler))].iter().chain(more).cloned().collect()
+    };
     let delta = Delta { removed: with("rr", removed), added: with("wrr", added) };
     let steps = plan(&delta, &[].into(), &|_| true, &|_| vec![PLACE]).steps;
     let is_change = |step: &Step| {
@@ -37,11 +35,11 @@ fn steps(removed: &[Item], added: &[Item]) -> Vec<Step> {
 
 #[test]
 fn new_connections_are_held_back_while_a_virtual_server_has_no_scheduler() {
-    let set = ipset::SetName::new("PORTWAY-DROP").unwrap();
+    let set = SetName::new("PORTWAY-DROP").unwrap();
     let expected = [
-        Step::Sets(vec![ipset::Request::Add(set.clone(), dropped())]),
-        Step::Servers(vec![Request::Change(server("wrr"))]),
-        Step::Sets(vec![ipset::Request::Delete(set, dropped())]),
+        Step::Sets(vec![SetRequest::Add(set.clone(), dropped())]),
+        Step::Servers(vec![Request::Change(scheduled_by("wrr"))]),
+        Step::Sets(vec![SetRequest::Delete(set, dropped())]),
     ];
     assert_eq!(steps(&[], &[]), expected);
 }

@@ -2,12 +2,6 @@
 
 use super::*;
 
-/// The Service `a` with a scheduler of its own.
-fn scheduled(scheduler: &str) -> ForwardingTable {
-    let keys = format!("portway.io/ipvs-scheduler={scheduler}");
-    of(&[web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], &keys)])
-}
-
 #[test]
 fn hundreds_that_are_refused_take_nobody_along_and_cost_two_passes() {
     let good = web("b", "10.96.0.2", "TCP", &["10.244.0.2"]);

@@ -29,16 +29,13 @@ fn an_unknown_scheduler_is_refused_by_name_and_one_without_a_module_takes_nobody
         Scheduler::named("lest").unwrap_err().to_string(),
         "unknown IPVS scheduler `lest`: it must be one of rr, wrr, lc, wlc, lblc, lblcr, dh, sh, sed, nq, fo, ovf, mh"
     );
-    let named = |name| {
-        let keys = format!("portway.io/ipvs-scheduler={name}");
-        web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], &keys)
-    };
     let (mut mode, _) = fresh();
-    let synced = everything(&mut mode, &of(&[named("lest")]));
+    let synced = everything(&mut mode, &scheduled("lest"));
     assert!(synced.warned[&id("a", Protocol::Tcp)].contains("`lest`"), "{synced:?}");
     assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")).unwrap().scheduler, "rr");
     mode.doors().servers.forget_scheduler("nq");
-    let both = of(&[named("nq"), web("b", "10.96.0.2", "TCP", &["10.244.0.2"])]);
+    let nq = web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], "portway.io/ipvs-scheduler=nq");
+    let both = of(&[nq, web("b", "10.96.0.2", "TCP", &["10.244.0.2"])]);
     let synced = everything(&mut mode, &both);
     assert!(synced.refused[&id("a", Protocol::Tcp)].contains("nq"), "{synced:?}");
     assert_eq!(server(&mut mode, &tcp("10.96.0.1:80")).unwrap().scheduler, "rr", "it stays as it was");
@@ -49,8 +46,7 @@ fn an_unknown_scheduler_is_refused_by_name_and_one_without_a_module_takes_nobody
 fn a_new_service_whose_scheduler_has_no_module_is_refused_with_the_name_of_the_scheduler() {
     let (mut mode, _) = fresh();
     mode.doors().servers.forget_scheduler("nq");
-    let service = web_with("a", "10.96.0.1", "TCP", &["10.244.0.1"], "portway.io/ipvs-scheduler=nq");
-    let synced = everything(&mut mode, &of(&[service]));
+    let synced = everything(&mut mode, &scheduled("nq"));
     let reason = &synced.refused[&id("a", Protocol::Tcp)];
     assert!(reason.contains("nq") && !reason.contains("real server"), "{reason}");
 }

@@ -7,16 +7,6 @@ use model::Frontend;
 
 use super::*;
 
-/// The Service `web`, and others that are sticky.
-fn web_and(others: &[(&str, &str)]) -> Small {
-    let mut small = web();
-    for (name, ip) in others {
-        let endpoints = "10.244.1.3@a 10.244.1.4@a 10.244.1.5@a";
-        small.say(&format!("svc {name} {ip} 80 affinity=ClientIP\nep {name} 8080 {endpoints}"));
-    }
-    small
-}
-
 /// A kernel that holds this, written by a process that is gone.
 fn held(mut small: Small) -> Simulated {
     let mut before = written(&mut small);
@@ -66,7 +56,7 @@ fn leftovers_stay_until_all_is_known_and_then_go() {
     let again = mode.sync(&known.table, Scope::AllThatIsKnown).unwrap();
     assert_eq!(again.operations, 0);
 
-    let synced = everything(&mut mode, &known);
+    let synced = everything(&mut mode, &known.table);
     mode.settle().unwrap();
     let is_one = |frontend: &Frontend| matches!(frontend, Frontend::Address { ip, .. } if ip.to_string() == "10.96.0.21");
     assert!(synced.left_behind.len() == 1 && synced.left_behind.iter().all(is_one), "{synced:?}");
@@ -83,7 +73,7 @@ fn what_is_not_known_yet_is_no_reason_to_touch_the_table_of_another() {
     let synced = mode.sync(&web().table, Scope::AllThatIsKnown).unwrap();
     assert!(synced.waits[0].contains("rules for kube-proxy") && synced.replaced.is_empty(), "{synced:?}");
     assert_eq!(list(&mut mode), before);
-    let synced = everything(&mut mode, &web());
+    let synced = everything(&mut mode, &web().table);
     assert!(synced.waits.is_empty() && synced.replaced[0].contains("rules for kube-proxy"), "{synced:?}");
     assert_eq!(tables(&mut mode), ["kube-proxy"]);
 }
@@ -111,7 +101,7 @@ fn another_layout_is_replaced_with_ours_beside_it() {
         write(&mut kernel, Family::V4, TABLE, [Operation::AddTable(comment.map(Into::into))]);
         let mut mode = fresh(&kernel);
         let before = mode.kernel().generation().unwrap();
-        everything(&mut mode, &small);
+        everything(&mut mode, &small.table);
         assert_as_from_scratch(&mut mode, &small.table);
         assert_eq!(tables(&mut mode), ["kube-proxy"]);
         // Beside, in its place, and the two steps of its going; the other family begins with an empty table.
@@ -131,7 +121,7 @@ fn a_table_beside_ours_that_a_crash_left_goes_with_the_first_sync_and_by_cleanup
 
     let mut mode = fresh(&kernel);
     assert_eq!(tables(&mut mode), ["kube-proxy", "kube-proxy-beside"]);
-    everything(&mut mode, &web());
+    everything(&mut mode, &web().table);
     assert_eq!(tables(&mut mode), ["kube-proxy"]);
 }
 
@@ -153,7 +143,7 @@ fn an_upgrade_adds_the_set_that_a_previous_version_did_not_have_and_keeps_the_ta
     }
     let mut mode = fresh(&kernel);
     assert!(!mode.differences(&small.table).unwrap().is_empty());
-    let synced = everything(&mut mode, &small);
+    let synced = everything(&mut mode, &small.table);
     assert!(synced.replaced.is_empty(), "{synced:?}");
     // Two sets, two chains with a rule each, and five endpoints.
     assert_eq!(synced.operations, 2 + 4 + 5, "{synced:?}");
@@ -174,7 +164,7 @@ fn stray_replies_pass_where_the_tracker_is_strict_and_the_setting_is_read_at_eac
     };
     for value in ["0", "1", "0"] {
         *mode.settings() = loose(value);
-        everything(&mut mode, &small);
+        everything(&mut mode, &small.table);
         assert_eq!(has_rule(&mut mode), value == "1", "nf_conntrack_tcp_loose={value}");
         assert_no_differences(&mut mode, &small);
     }
@@ -186,7 +176,7 @@ fn an_endpoint_of_two_services_stays_a_source_of_replies_until_both_are_gone() {
     small.say("svc twice 10.96.0.30 80\nep twice 8080 10.244.1.1@a");
     let mut mode = empty();
     let sources = |mode: &mut Mode, small: &Small| {
-        everything(mode, small);
+        everything(mode, &small.table);
         mode.settle().unwrap();
         elements(mode.kernel(), "reply-sources").len()
     };

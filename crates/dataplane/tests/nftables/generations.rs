@@ -47,7 +47,7 @@ fn what_a_packet_may_still_look_for_goes_later() {
     let mut small = three("None");
     let mut mode = written(&mut small);
     small.endpoints("web", &["10.244.1.1"]);
-    assert!(changed(&mut mode, &mut small).settle_after.is_some());
+    assert!(small.follow(&mut mode).settle_after.is_some());
     let count = |mode: &mut Mode| ["endpoints", "classes"].map(|set| elements(mode.kernel(), set).len());
     assert_eq!(count(&mut mode), [3, 2]);
     assert_eq!(mode.settle().unwrap().settle_after, None);

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 
 use dataplane::nftables::Options;
 use dataplane::nftables::sim::{Nftables, listing};
-use dataplane::sim::cluster::Small;
+use dataplane::sim::cluster::{Small, everything};
 use dataplane::sim::{Listing, difference};
-use dataplane::{Dataplane, Scope, Synced};
+use dataplane::{Dataplane, Scope};
 use kernel::nft::{Element, Family, Kernel, Netlink, Operation, Transaction};
 use kernel_sim::nft::{Faulty, Simulated};
 use model::ForwardingTable;
@@ -37,18 +37,9 @@ fn empty() -> Mode {
 /// The mode as it has written this.
 fn written(small: &mut Small) -> Mode {
     let mut mode = empty();
-    everything(&mut mode, small);
+    everything(&mut mode, &small.table);
     small.take_changed();
     mode
-}
-
-fn everything<K: Kernel>(mode: &mut Nftables<K>, small: &Small) -> Synced {
-    mode.sync(&small.table, Scope::Everything).unwrap()
-}
-
-fn changed<K: Kernel>(mode: &mut Nftables<K>, small: &mut Small) -> Synced {
-    let ids = small.take_changed();
-    mode.sync(&small.table, Scope::Changed(&ids)).unwrap()
 }
 
 fn listed<K: Kernel>(mode: &mut Nftables<K>) -> Listing {
@@ -92,4 +83,14 @@ fn tables(mode: &mut Mode) -> Vec<String> {
 /// The Service `web` with two endpoints.
 fn web() -> Small {
     Small::of("svc web 10.96.0.10 80\nep web 8080 10.244.1.1@a 10.244.1.2@a")
+}
+
+/// The Service `web`, and others that are sticky.
+fn web_and(others: &[(&str, &str)]) -> Small {
+    let mut small = web();
+    for (name, ip) in others {
+        let endpoints = "10.244.1.3@a 10.244.1.4@a 10.244.1.5@a";
+        small.say(&format!("svc {name} {ip} 80 affinity=ClientIP\nep {name} 8080 {endpoints}"));
+    }
+    small
 }

@@ -30,7 +30,7 @@ fn walk<K: Kernel>(mode: &mut Nftables<K>) -> usize {
         for (from, to) in STEPS.iter().flat_map(|from| STEPS.iter().map(move |to| (from, to))) {
             for ranges in [from, to] {
                 set_ranges(&mut small, ranges);
-                let synced = changed(mode, &mut small);
+                let synced = small.follow(mode);
                 assert!(synced.refused.is_empty(), "{from:?} to {to:?}: {synced:?}");
                 if settles {
                     mode.settle().unwrap();
@@ -54,10 +54,7 @@ mod needs_root {
 
     #[test]
     fn root_ranges_follow_each_other_on_the_real_kernel() {
-        let namespace = match Namespace::create() {
-            Ok(namespace) => namespace,
-            Err(e) => return eprintln!("skipped: a network namespace of its own needs root: {e}"),
-        };
+        let Some(namespace) = Namespace::create_or_skip() else { return };
         let real = namespace.run(Netlink::open).unwrap().unwrap();
         let count = walk(&mut Nftables::new(real, Options::default()));
         eprintln!("counted: {count} changes of ranges on the real kernel");

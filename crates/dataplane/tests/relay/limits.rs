@@ -11,9 +11,10 @@ use dataplane::relay::{Options, Trouble};
 use kernel::socket::reset_on_close;
 use model::net::Protocol;
 
+use crate::random::Random;
 use crate::support::{
-    Again, Random, Single, any, ask_for, connect, eventually, hear, is_alive, line_to_parent, local,
-    open_files, options, pool, repeat, resident, server, tell,
+    Again, Single, any, ask_for, connect, eventually, hear, is_alive, line_to_parent, local, open_files,
+    options, pool, repeat, resident, server, tell,
 };
 
 /// How many connections the test of idle ones makes, unless told otherwise.
@@ -133,7 +134,7 @@ fn clients_that_vanish_and_send_garbage_leave_nothing_behind() {
 }
 
 fn misbehave(at: SocketAddr, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let garbage: Vec<u8> = (0..200_000).map(|_| random.next().to_be_bytes()[0]).collect();
     for _ in 0..250 {
         let client = connect(at);

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "it is a test, helpers included")]
 
-mod family;
 mod handover;
 mod limits;
 mod ports;
+#[path = "../../../model/tests/support/mod.rs"]
+mod random;
 mod support;
 mod tcp_ends;
 mod tcp_flow;
 mod tcp_spread;
 mod udp;
-mod udp_many;

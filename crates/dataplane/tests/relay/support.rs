@@ -1,7 +1,7 @@
 //! Pools, listeners, servers and patience for the tests of the relay.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::relay::{At, Counters, Listener, ListenerId, Options, Purpose, Relay, Relays as _};
+use dataplane::sim::cluster;
 use kernel::socket::Kind;
 use model::Place;
 use model::net::{Family, Protocol};
 use model::table::How;
-use model::{Endpoint, Pool, ServiceName, ServicePortId};
+use model::{Endpoint, Pool};
 
 /// Nothing here takes longer unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,13 +43,17 @@ pub(crate) fn weighted(endpoints: &[(SocketAddr, u16)]) -> Pool {
 }
 
 pub(crate) fn id(name: &str, protocol: Protocol) -> ListenerId {
-    let port = ServicePortId { service: ServiceName::new("default", name), port: "".into(), protocol };
-    ListenerId { port, family: Family::V4, purpose: Purpose::Cluster }
+    ListenerId { port: cluster::id(name, protocol), family: Family::V4, purpose: Purpose::Cluster }
 }
 
 pub(crate) fn any(protocol: Protocol, pool: Pool) -> Listener {
     let address = Ipv4Addr::UNSPECIFIED.into();
     Listener { protocol, at: At::Any { address, wish: None }, pool, affinity: None }
+}
+
+/// The same on IPv6.
+pub(crate) fn at_v6(listener: Listener) -> Listener {
+    Listener { at: At::Any { address: Ipv6Addr::UNSPECIFIED.into(), wish: None }, ..listener }
 }
 
 /// A port of this host.
@@ -233,20 +238,4 @@ pub(crate) fn hear(mut line: &UnixStream) -> u64 {
     let mut bytes = [0; 8];
     line.read_exact(&mut bytes).unwrap();
     u64::from_be_bytes(bytes)
-}
-
-/// Numbers that are the same in each run.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
 }

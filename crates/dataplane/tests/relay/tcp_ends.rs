@@ -1,7 +1,7 @@
 //! How connections end: by halves, at once, with a reset, at a limit.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
+use std::net::{Ipv6Addr, Shutdown, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,9 @@ use dataplane::relay::{At, Listener, Options, Relays as _};
 use kernel::socket::reset_on_close;
 use model::net::Protocol;
 
-use crate::support::{Single, any, eventually, is_alive, named, options, pool, repeat, server, who};
+use crate::support::{
+    Single, any, at_v6, eventually, is_alive, named, options, pool, repeat, server, server_at, who,
+};
 
 #[test]
 fn a_client_that_has_said_everything_still_hears_the_whole_answer() {
@@ -120,7 +122,7 @@ fn connections_of_a_closed_listener_go_on_and_are_cut_at_the_limit() {
     let closed = Instant::now();
     relay.relay.close(&relay.id);
     assert!(is_alive(&mut client), "it goes on");
-    assert_eq!(std::net::TcpStream::connect(relay.at).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(TcpStream::connect(relay.at).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     assert!(closed.elapsed() >= drain);
     eventually("nothing is left", || relay.relay.active() == 0);
@@ -137,4 +139,13 @@ fn a_port_can_be_opened_again_as_soon_as_it_was_closed() {
         let at = At::Exactly(([0, 0, 0, 0], relay.at.port()).into());
         assert_eq!(relay.bring_to(&Listener { at, ..wanted.clone() }), relay.at.port());
     }
+}
+
+#[test]
+fn ipv6_connections_reach_ipv6_endpoints_and_ipv4_is_not_heard() {
+    let endpoint = server_at(Ipv6Addr::LOCALHOST.into(), repeat);
+    let relay = Single::start(options(), &at_v6(any(Protocol::Tcp, pool(&[endpoint]))));
+    let mut client = TcpStream::connect((Ipv6Addr::LOCALHOST, relay.at.port())).unwrap();
+    assert!(is_alive(&mut client));
+    assert!(TcpStream::connect(relay.at).is_err(), "its port of the other family is another's");
 }

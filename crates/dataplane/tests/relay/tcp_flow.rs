@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Random, Single, eventually, resident, server};
+use crate::random::Random;
+use crate::support::{Single, eventually, resident, server};
 
 /// The byte at a place of a stream: all streams differ, and a shift or a gap shows.
 fn byte(stream: u64, place: usize) -> u8 {
@@ -17,7 +18,7 @@ fn byte(stream: u64, place: usize) -> u8 {
 
 /// Says `total` bytes of a stream, in pieces of all sizes, with pauses.
 fn say(mut to: &TcpStream, stream: u64, total: usize) {
-    let mut random = Random(stream + 1);
+    let mut random = Random::new(stream + 1);
     let mut said = 0;
     while said < total {
         let most = [1, 100, 5_000, 300_000][random.below(4)];
@@ -34,7 +35,7 @@ fn say(mut to: &TcpStream, stream: u64, total: usize) {
 
 /// Hears a stream to its end, with pauses. Returns how many bytes there were, all of them right.
 fn hear(mut from: &TcpStream, stream: u64) -> usize {
-    let mut random = Random(stream + 7);
+    let mut random = Random::new(stream + 7);
     let mut buffer = vec![0; 200_000];
     let mut heard = 0;
     loop {
@@ -77,7 +78,7 @@ fn random_sizes_and_pauses_lose_and_reorder_nothing_in_either_direction() {
             .map(|number| {
                 let mut client = relay.connect();
                 scope.spawn(move || {
-                    let total = 1 + Random(number + 99).below(4_000_000);
+                    let total = 1 + Random::new(number + 99).below(4_000_000);
                     client.write_all(&number.to_be_bytes()).unwrap();
                     client.write_all(&(total as u64).to_be_bytes()).unwrap();
                     assert_eq!(converse(&client, 2 * number, 2 * number + 1, total), total);

@@ -1,13 +1,16 @@
-//! Datagrams: sessions, answers, and endpoints that are not there.
+//! Datagrams: sessions, answers, endpoints that are not there, many clients at once, and one that does not read.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::relay::{Options, Relays as _};
 use model::net::Protocol;
 
-use crate::support::{PATIENCE, Random, Single, any, eventually, options, pool};
+use crate::random::Random;
+use crate::support::{
+    Again, PATIENCE, Single, any, at_v6, eventually, hear, line_to_parent, local, options, pool, tell,
+};
 
 /// Repeats what it hears, after its own name.
 pub(crate) fn named(name: &'static [u8]) -> SocketAddr {
@@ -68,7 +71,7 @@ fn datagrams_of_all_sizes_are_answered_to_the_client_that_sent_them() {
 fn bursts_of_all_sizes_arrive_whole_and_in_order() {
     let relay = Single::udp(&[named(b"")]);
     let client = client(relay.at);
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut all = 0;
     for _ in 0..300 {
         let size = [1, 64, 1200, 1472, 1473, 4000][random.below(6)];
@@ -192,4 +195,63 @@ fn more_clients_than_sessions_are_served_and_the_oldest_make_room() {
     let counters = relay.counters();
     assert_eq!(counters.all.active, 100);
     assert!((401..=406).contains(&counters.evicted), "one in use hardly ever has to go: {counters:?}");
+}
+
+#[test]
+fn ten_thousand_clients_have_a_session_each() {
+    const CLIENTS: u32 = 10_000;
+    if let Some(line) = line_to_parent() {
+        // Sessions and clients together would be more files than one process may have.
+        let options = Options { udp_idle_answered: PATIENCE, udp_idle: PATIENCE, ..options() };
+        let relay = Single::start(options, &any(Protocol::Udp, pool(&[local(hear(&line))])));
+        tell(&line, relay.at.port().into());
+        while hear(&line) > 0 {
+            let counters = relay.counters();
+            tell(&line, counters.all.active);
+            tell(&line, counters.evicted + counters.refused);
+        }
+        return;
+    }
+    kernel::limit::raise_files().unwrap();
+    let again = Again::start("udp::ten_thousand_clients_have_a_session_each");
+    tell(&again.line, named(b"").port().into());
+    let at = local(hear(&again.line));
+    let clients: Vec<UdpSocket> = (0..CLIENTS).map(|_| client(at)).collect();
+    for round in 0..2u32 {
+        for (number, client) in (0..CLIENTS).zip(&clients) {
+            assert_eq!(ask(client, &(number ^ round).to_be_bytes()), (number ^ round).to_be_bytes());
+        }
+    }
+    tell(&again.line, 1);
+    assert_eq!((hear(&again.line), hear(&again.line)), (CLIENTS.into(), 0));
+    eprintln!("counted: {CLIENTS} clients, each answered twice");
+}
+
+#[test]
+fn a_client_that_floods_and_does_not_read_holds_up_nobody() {
+    let relay = Single::udp(&[named(b"")]);
+    let (flooding, patient) = (client(relay.at), client(relay.at));
+    assert_eq!(ask(&patient, b"before"), b"before");
+    let deadline = Instant::now() + Duration::from_millis(500);
+    let mut rounds = 0;
+    while Instant::now() < deadline {
+        for _ in 0..20 {
+            flooding.send(&[0; 8192]).unwrap();
+        }
+        let asked = Instant::now();
+        assert_eq!(ask(&patient, b"in between"), b"in between");
+        assert!(asked.elapsed() < Duration::from_secs(1));
+        rounds += 1;
+    }
+    eprintln!("counted: {rounds} answers to one client between floods of another");
+}
+
+#[test]
+fn ipv6_datagrams_are_answered() {
+    let endpoint = prefixing(UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap(), b"");
+    let relay = Single::start(options(), &at_v6(any(Protocol::Udp, pool(&[endpoint]))));
+    let client = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.connect((Ipv6Addr::LOCALHOST, relay.at.port())).unwrap();
+    assert_eq!(ask(&client, b"ping"), b"ping");
 }

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use dataplane::relay::{self, ListenerId, Purpose};
-use dataplane::sim::cluster::{id, of, web, web_with};
+use dataplane::sim::cluster::{changed, everything, id, of, web, web_with};
 use dataplane::userspace::{Options, Userspace};
-use dataplane::{Dataplane, Scope, Synced};
+use dataplane::{Dataplane, Scope};
 use kernel::xtables::{Family, Table, Variant, Xtables};
 use kernel_sim::xtables::Simulated;
 use model::flows::StaleFlows;
@@ -37,24 +37,27 @@ fn killed(before: &mut Mode) -> Mode {
     mode(doors.try_into().unwrap(), relay::Simulated::default())
 }
 
-fn changed(mode: &mut Mode, table: &ForwardingTable, ids: &[ServicePortId]) -> Synced {
-    mode.sync(table, Scope::Changed(&ids.iter().cloned().collect())).unwrap()
-}
-
-fn everything(mode: &mut Mode, table: &ForwardingTable) -> Synced {
-    mode.sync(table, Scope::Everything).unwrap()
-}
-
 /// A Service of TCP with these endpoints.
 fn a(endpoints: &[&str]) -> ForwardingTable {
     of(&[web("a", "10.96.0.1", "TCP", endpoints)])
 }
 
+/// The listener of a service port, and its port.
+fn listener(mode: &mut Mode, port: &ServicePortId) -> (relay::Listener, u16) {
+    let (port, family, purpose) = (port.clone(), model::Family::V4, Purpose::Cluster);
+    let (listener, port) = mode.relays().listener(&ListenerId { port, family, purpose }).unwrap();
+    (listener.clone(), port)
+}
+
 /// The port of ours at which the Service `a` is relayed, and to how many endpoints.
 fn port_of_a(mode: &mut Mode, protocol: Protocol) -> (u16, usize) {
-    let (port, family, purpose) = (id("a", protocol), model::Family::V4, Purpose::Cluster);
-    let (listener, port) = mode.relays().listener(&ListenerId { port, family, purpose }).unwrap();
+    let (listener, port) = listener(mode, &id("a", protocol));
     (port, listener.pool.endpoints().len())
+}
+
+fn endpoints_of(mode: &mut Mode, port: &ServicePortId) -> Vec<String> {
+    let endpoints = listener(mode, port).0.pool;
+    endpoints.endpoints().iter().map(|one| format!("{}:{}", one.address, one.port)).collect()
 }
 
 /// Two Services, of TCP and of UDP.
@@ -179,6 +182,46 @@ fn a_listener_that_cannot_be_opened_is_told_by_name_and_holds_back_no_other() {
     changed(&mut mode, &of(&services[1..]), &ids);
     let synced = everything(&mut mode, &of(&services[1..]));
     assert!(synced.refused.is_empty() && saved(&mut mode).contains("10.96.0.2/32"));
+}
+
+#[test]
+fn a_change_that_the_relay_refuses_leaves_a_service_as_it_was_and_others_follow() {
+    let a = |endpoints: &[&str], keys| web_with("a", "10.96.0.1", "UDP", endpoints, keys);
+    let b = |endpoints: &[&str]| web("b", "10.96.0.2", "UDP", endpoints);
+    let before = of(&[a(&["10.244.0.1@a", "10.244.1.1@b"], ""), b(&["10.244.0.2"])]);
+    let c = web("c", "10.96.0.3", "UDP", &["10.244.0.3"]);
+    let desired = of(&[a(&["10.244.0.7@a"], "external=Local"), b(&["10.244.0.2", "10.244.0.8"]), c]);
+    let [id_a, id_b, id_c] = ["a", "b", "c"].map(|name| id(name, Protocol::Udp));
+    let doors = Family::ALL.map(|family| Simulated::new(Variant::Nft, family));
+    let mut mode = mode(doors, relay::Simulated::with_range(40_000..=40_003));
+    for port in [40_002, 40_003] {
+        mode.relays().take(Protocol::Udp, port);
+    }
+    everything(&mut mode, &before);
+    let (ports, rules) = (mode.ports().clone(), saved(&mut mode));
+    // Its listener takes no part of the change, and no other is opened for it.
+    let ids: BTreeSet<_> = [&id_a, &id_b, &id_c].into_iter().cloned().collect();
+    for scope in [Scope::Changed(&ids), Scope::Everything] {
+        let synced = mode.sync(&desired, scope).unwrap();
+        assert!(synced.refused.keys().eq([&id_a, &id_c]), "{synced:?}");
+        assert_eq!((synced.operations, synced.stale), (0, Some(BTreeSet::new())));
+        assert_eq!((mode.ports().clone(), saved(&mut mode)), (ports.clone(), rules.clone()));
+        let endpoints = [&id_a, &id_b].map(|id| endpoints_of(&mut mode, id));
+        assert_eq!(
+            endpoints,
+            [["10.244.0.1:8080", "10.244.1.1:8080"], ["10.244.0.2:8080", "10.244.0.8:8080"]]
+        );
+        assert_eq!(mode.relays().held().len(), 2, "the node port of the new one is not held");
+        assert_eq!(mode.differences(&desired).unwrap(), [] as [&str; 0]);
+    }
+    // The other program lets go of the ports.
+    for port in [40_002, 40_003] {
+        mode.relays().give_back(Protocol::Udp, port);
+    }
+    assert!(everything(&mut mode, &desired).refused.is_empty());
+    let endpoints = [&id_a, &id_c].map(|id| endpoints_of(&mut mode, id));
+    assert_eq!(endpoints, [["10.244.0.7:8080"], ["10.244.0.3:8080"]]);
+    assert!(saved(&mut mode).contains("10.96.0.3/32") && mode.relays().held().len() == 3);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Why sets could not be asked for, in sentences. A single request that the kernel refuses is no error of these but a
 //! [`Refused`](super::Refused).
 
-use crate::netlink;
+use crate::netlink::{self, no_subsystem};
 
 /// The result of everything that talks to sets.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -13,7 +13,7 @@ pub enum Error {
     #[error("the kernel does not let this process see its IP sets: run as root, or with CAP_NET_ADMIN")]
     NotPermitted,
     /// This kernel has no sets. Trying again helps once the module is there.
-    #[error("this kernel has no IP sets: load the module `ip_set` (`modprobe ip_set`), or use another mode")]
+    #[error("{}", no_subsystem!("IP sets", "ip_set"))]
     Missing,
     /// Talking to the kernel failed. Trying again may help.
     #[error("IP sets: {0}")]

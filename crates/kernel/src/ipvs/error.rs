@@ -1,7 +1,7 @@
 //! Why IPVS could not be asked, in sentences. A single request that the kernel refuses is no error of these but a
 //! [`Refused`](super::Refused).
 
-use crate::netlink;
+use crate::netlink::{self, no_subsystem};
 
 /// The result of everything that talks to IPVS.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -13,7 +13,7 @@ pub enum Error {
     #[error("the kernel does not let this process change IPVS: run as root, or with CAP_NET_ADMIN")]
     NotPermitted,
     /// This kernel has no IPVS. Trying again helps once the module is there.
-    #[error("this kernel has no IPVS: load the module `ip_vs` (`modprobe ip_vs`), or use another mode")]
+    #[error("{}", no_subsystem!("IPVS", "ip_vs"))]
     Missing,
     /// Talking to the kernel failed. Trying again may help.
     #[error("IPVS: {0}")]

@@ -93,6 +93,22 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Says that the kernel has no such subsystem, and what to do about it.
+macro_rules! no_subsystem {
+    ($what:literal, $module:literal) => {
+        concat!(
+            "this kernel has no ",
+            $what,
+            ": load the module `",
+            $module,
+            "` (`modprobe ",
+            $module,
+            "`), or use another mode"
+        )
+    };
+}
+pub(crate) use no_subsystem;
+
 /// An error number, printed with its name and meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(pub i32);

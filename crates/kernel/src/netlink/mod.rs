@@ -21,6 +21,7 @@ pub use attribute::{Attribute, Attributes};
 #[cfg(test)]
 pub(crate) use client::family_id;
 pub use client::{Client, Refused};
+pub(crate) use error::no_subsystem;
 pub use error::{Errno, Error, Refusal, Result};
 pub use message::{Header, Message, MessageWriter, Messages, flags};
 pub use socket::{Socket, Subsystem};

@@ -2,7 +2,7 @@
 //!
 //! Whatever the error of a transaction: nothing of it was applied, and the rules from before are in force.
 
-use crate::netlink::{self, Errno, Refusal};
+use crate::netlink::{self, Errno, Refusal, no_subsystem};
 
 /// The result of everything that talks to `nf_tables`.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("the kernel does not let this process change nf_tables: run as root, or with CAP_NET_ADMIN")]
     NotPermitted,
     /// This kernel has no `nf_tables`. Trying again does not help.
-    #[error("this kernel has no nf_tables: load the module `nf_tables`, or choose another mode")]
+    #[error("{}", no_subsystem!("nf_tables", "nf_tables"))]
     Missing,
     /// Somebody else changed `nf_tables` after the state that this transaction was made for.
     /// Read the state anew and try again.

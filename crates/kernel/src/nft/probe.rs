@@ -13,6 +13,7 @@ use super::object::{Chain, ChainKind, Family, Field, Flags, Hook, HookPoint, Pol
 use super::rule::{DnatTo, Match, PriorityFrom, Reject, Rule, Selector, Side, Statement};
 use super::transaction::{Operation, Transaction};
 use crate::IpProtocol;
+use crate::netlink::no_subsystem;
 
 /// The oldest kernel that can do everything, as far as its history tells; tested are 6.12 and later.
 pub const MINIMUM_KERNEL: &str = "5.13";
@@ -57,7 +58,7 @@ pub fn probe(family: Family) -> Vec<Shortcoming> {
 
 const NO_PRIVILEGE: &str =
     "the kernel does not let this process change nf_tables: run as root or give it CAP_NET_ADMIN";
-const NO_NFTABLES: &str = "this kernel has no nf_tables: load the module nf_tables, or choose another mode";
+const NO_NFTABLES: &str = no_subsystem!("nf_tables", "nf_tables");
 const NO_NAT: &str =
     "this kernel cannot translate addresses with nf_tables: load nft_chain_nat, nft_nat and nft_masq";
 const NO_FIB: &str = "this kernel cannot ask whether an address is local: load nft_fib_ipv4 and nft_fib_ipv6";

@@ -43,6 +43,14 @@ impl Namespace {
         })
     }
 
+    /// The same for a test, which is skipped where that cannot be: it prints why.
+    #[expect(clippy::print_stderr, reason = "that is how a test says that it was skipped")]
+    pub fn create_or_skip() -> Option<Self> {
+        let skipped =
+            |error: &io::Error| eprintln!("skipped: a network namespace of its own needs root: {error}");
+        Self::create().inspect_err(skipped).ok()
+    }
+
     /// The namespace that the calling thread is in.
     pub fn current() -> io::Result<Self> {
         Ok(Self { file: Arc::new(File::open(CURRENT)?) })

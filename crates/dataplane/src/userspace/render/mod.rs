@@ -15,6 +15,7 @@ use model::{Family, ForwardingTable, ServicePort};
 
 use super::names;
 use super::{Options, Ports};
+use crate::quarantine::Quarantine;
 use crate::xtables::{self, Base, NodePorts, Order, Pods, PortRules, SERVICES, Shared, Style};
 
 const fn nat(name: &'static str, order: Order) -> Shared {
@@ -51,11 +52,13 @@ pub const SHARED: [Shared; 9] = [
 pub(super) struct Portals {
     pub(super) options: Options,
     pub(super) ports: Ports,
+    /// Service ports that are as they were before: the relay refused the newest, or the iptables program did.
+    pub(super) quarantine: Quarantine,
 }
 
 impl Portals {
     pub(super) fn new(options: Options, ports: Ports) -> Self {
-        Self { options, ports }
+        Self { options, ports, quarantine: Quarantine::default() }
     }
 }
 
@@ -78,6 +81,7 @@ impl Style for Portals {
             family,
             table,
             ports: &self.ports,
+            quarantine: &self.quarantine,
             pods: Pods::of(&node.pods, family),
             node_ports: NodePorts::of(node, family, default, false),
             own_address: node.primary.get(family).or_else(|| of_family.next()),
@@ -103,6 +107,7 @@ pub(super) struct Renderer<'a> {
     family: Family,
     table: &'a ForwardingTable,
     ports: &'a Ports,
+    quarantine: &'a Quarantine,
     pods: Pods,
     node_ports: NodePorts,
     /// Where this host's own packets are sent; `None` where it is not known to have an address of the family.
@@ -116,5 +121,9 @@ impl xtables::Renderer for Renderer<'_> {
 
     fn of_port(&self, port: &ServicePort) -> PortRules {
         port::rules(self, port)
+    }
+
+    fn quarantine(&self) -> Option<&Quarantine> {
+        Some(self.quarantine)
     }
 }

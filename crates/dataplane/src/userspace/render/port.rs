@@ -22,7 +22,7 @@ use crate::xtables::{
     PortRules, Refusals, Shared, comment_of, frontend_parts, refusal, routes_of, sources, states,
 };
 
-/// Nothing for a service port that has no listener though it needs one: it was refused, and is told of by name.
+/// Nothing for a service port that has no listener though it needs one.
 pub(super) fn rules(renderer: &Renderer<'_>, port: &ServicePort) -> PortRules {
     let mut rules = PortRules::default();
     let Some(subject) = Subject::of(renderer, port) else { return rules };

@@ -26,6 +26,55 @@ use super::{NODE_PORTS, SERVICES};
 use crate::sim::{End, Listing, Named, Share, SimulatedMode, end_of};
 use crate::upstream::{self, KnownChains};
 
+/// What every node does whose `dataplane` writes with simulated programs alone. `$unmissed` are the kinds of rules that no scenario misses.
+macro_rules! by_programs {
+    ($unmissed:ident) => {
+        fn dataplane(&mut self) -> &mut dyn $crate::Dataplane {
+            &mut self.dataplane
+        }
+
+        fn copy(&self) -> Box<dyn $crate::sim::SimulatedMode> {
+            Box::new(self.clone())
+        }
+
+        fn clean_up(&mut self, known: &$crate::upstream::KnownChains) -> Result<(), String> {
+            $crate::xtables::sim::clean_up(self.dataplane.doors(), known)
+        }
+
+        fn damaged(&mut self) -> Result<$crate::sim::Named<'_>, String> {
+            $crate::xtables::sim::damaged(self, |node| node.dataplane.doors().collect())
+        }
+
+        fn struck(&self) -> $crate::sim::Struck {
+            $crate::xtables::sim::struck(self.clone().dataplane.doors())
+        }
+
+        fn refuse(&mut self, address: Option<std::net::IpAddr>) -> bool {
+            self.dataplane.doors().for_each(|program| program.refused = address);
+            true
+        }
+
+        fn add_foreign(&mut self) -> Result<(), String> {
+            $crate::xtables::sim::add_foreign(self.dataplane.doors())
+        }
+
+        fn leave_out(&mut self, kind: Option<&str>) {
+            self.dataplane
+                .doors()
+                .for_each(|program| program.mutation = Some($crate::xtables::sim::Mutation::without(kind)));
+        }
+
+        fn kinds(&mut self) -> std::collections::BTreeSet<String> {
+            $crate::xtables::sim::kinds(self.dataplane.doors())
+        }
+
+        fn unmissed(&self, kind: &str) -> Option<&'static str> {
+            $crate::xtables::sim::unmissed(&$unmissed, kind)
+        }
+    };
+}
+pub(crate) use by_programs;
+
 /// Programs of both families, whose tables are empty.
 pub(crate) fn programs(variant: Variant) -> Vec<Program> {
     Family::ALL.map(|family| Program::new(Simulated::new(variant, family))).into()
