@@ -3,19 +3,18 @@
 //! In: the name of a benchmark and arguments for it. Out: what the benchmark prints; the same in the page, with the files
 //! that belong to it in `docs/benchmarks/`.
 //!
-//! A benchmark is a bench target with `harness = false`: it prints its own table on standard output, progress on standard
-//! error, and takes `--json FILE`. Its package's manifest describes it: see `list`.
+//! A benchmark is a bench target with `harness = false`: it prints its page on standard output, progress on standard
+//! error, and takes the options that `crates/harness` gives to all. Its package's manifest describes it: see `list`.
 
 mod in_vm;
 mod list;
 mod page;
 
-use crate::cargo::{cargo, root};
+use crate::cargo::{build_bench, root};
 use crate::suggest;
 use anyhow::{Context, Result};
-use list::Bench;
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use list::{Bench, PACKAGE};
+use std::process::{Command, ExitCode, Stdio};
 
 pub(crate) const ARGUMENTS: &str = "[NAME] [OPTIONS]";
 pub(crate) const ABOUT: &str = "Prints figures as a table; without a name, those of every benchmark.";
@@ -36,11 +35,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
         _ => (&all[..], arguments),
     };
-    let options =
-        absolute_paths(options, &std::env::current_dir().context("cannot tell the current folder")?);
     let mut all_succeeded = true;
     for bench in wanted {
-        all_succeeded &= run_bench(bench, &options)?;
+        all_succeeded &= run_bench(bench, options)?;
     }
     Ok(if all_succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -51,38 +48,32 @@ pub(crate) fn details() -> String {
 
 fn describe(all: &[Bench]) -> String {
     let rows = all.iter().map(|Bench { name, about, .. }| format!("  {name:<10} {about}\n"));
-    let with = |option: &str| {
-        let names = all.iter().filter(|bench| bench.options.iter().any(|given| given == option));
-        names.map(|bench| &*bench.name).collect::<Vec<_>>().join(", ")
-    };
     format!(
         "Benchmarks:\n{}\n\
          The figures go into docs/benchmarks.md too, and as files into docs/benchmarks/.\n\
-         Options go to the benchmark: `--json FILE` writes the figures there instead; `{NOT_FOR_THE_PAGE}`\n\
-         ({}) measures less and leaves the page as it is;\n\
-         `{AGAIN} FILE` ({}) shows an earlier run's JSON.\n",
+         Options go to the benchmark: `--json FILE` writes the figures there instead; `{NOT_FOR_THE_PAGE}` measures less and leaves the page as it\n\
+         is; `{AGAIN} FILE` shows an earlier run's JSON.\n",
         rows.collect::<String>(),
-        with(NOT_FOR_THE_PAGE),
-        with(AGAIN),
     )
 }
 
 fn run_bench(bench: &Bench, options: &[String]) -> Result<bool> {
-    let Bench { package, name, .. } = bench;
+    let name = &bench.name;
     let is_for_the_page = !options.iter().any(|option| option == NOT_FOR_THE_PAGE);
     let files = if is_for_the_page { own_files(bench, options) } else { Vec::new() };
     let figures = figures_of_the_vm(bench, options)?;
-    let output = cargo(&["bench", "--quiet", "--package", package, "--bench", name, "--"])
+    // Not by `cargo bench`, which would start it in the package's folder, where a relative path does not lead where the user means.
+    let output = Command::new(build_bench(PACKAGE, name)?)
         .args(options)
         .args(figures)
         .args(files)
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot start `cargo bench`")?;
+        .with_context(|| format!("cannot start the benchmark `{name}`"))?;
     let printed = String::from_utf8_lossy(&output.stdout);
     print!("{printed}");
     if output.status.success() && is_for_the_page {
-        page::put(name, bench.look, &printed)?;
+        page::put(name, &printed)?;
     }
     Ok(output.status.success())
 }
@@ -92,7 +83,7 @@ fn figures_of_the_vm(bench: &Bench, options: &[String]) -> Result<Vec<String>> {
     match &bench.programs_in_vm {
         Some(programs) if !options.iter().any(|option| option == AGAIN) => {
             let quick = options.iter().filter(|option| *option == NOT_FOR_THE_PAGE).cloned();
-            let file = in_vm::measure(&bench.package, &bench.name, programs, &quick.collect::<Vec<_>>())?;
+            let file = in_vm::measure(&bench.name, programs, &quick.collect::<Vec<_>>())?;
             Ok(vec![AGAIN.to_owned(), file.to_string_lossy().into_owned()])
         }
         _ => Ok(Vec::new()),
@@ -101,35 +92,13 @@ fn figures_of_the_vm(bench: &Bench, options: &[String]) -> Result<Vec<String>> {
 
 /// The files of a benchmark in `docs/benchmarks/`, except those for which the user has named another.
 fn own_files(bench: &Bench, options: &[String]) -> Vec<String> {
-    let is_given = |option: &str| {
-        options.iter().any(|given| given == option || given.starts_with(&format!("{option}=")))
-    };
     let own = bench.files.iter().map(|ending| (format!("--{ending}"), ending));
-    own.filter(|(option, _)| !is_given(option))
+    own.filter(|(option, _)| !options.contains(option))
         .flat_map(|(option, ending)| {
             let file = root().join("docs/benchmarks").join(format!("{}.{ending}", bench.name));
             [option, file.to_string_lossy().into_owned()]
         })
         .collect()
-}
-
-/// Options that name a file. Cargo runs a benchmark in its package's folder, so a relative path would not lead where the
-/// user means.
-const NAMES_A_FILE: [&str; 3] = ["--json", "--svg", AGAIN];
-
-fn absolute_paths(options: &[String], folder: &Path) -> Vec<String> {
-    let absolute = |path: &str| folder.join(path).to_string_lossy().into_owned();
-    let mut is_path = false;
-    let mut result = Vec::new();
-    for option in options {
-        result.push(match option.split_once('=') {
-            Some((name, path)) if NAMES_A_FILE.contains(&name) => format!("{name}={}", absolute(path)),
-            _ if is_path => absolute(option),
-            _ => option.clone(),
-        });
-        is_path = NAMES_A_FILE.contains(&option.as_str());
-    }
-    result
 }
 
 fn refuse_name(name: &str, all: &[Bench]) -> ExitCode {
@@ -150,19 +119,6 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_meant_from_where_the_user_stands() {
-        for (given, expected) in [
-            (vec!["--json", "a.json", "--quick"], vec!["--json", "/here/a.json", "--quick"]),
-            (vec!["--svg=a.svg"], vec!["--svg=/here/a.svg"]),
-            (vec!["--again", "/tmp/a.json"], vec!["--again", "/tmp/a.json"]),
-            (vec!["--json"], vec!["--json"]),
-            (vec![], vec![]),
-        ] {
-            assert_eq!(absolute_paths(&words(&given), Path::new("/here")), expected);
-        }
-    }
-
-    #[test]
     fn a_file_that_the_user_names_takes_the_place_of_ours() {
         let files = words(&["json", "svg"]);
         let bench = &Bench { files, ..Bench::default() };
@@ -172,6 +128,6 @@ mod tests {
         };
         assert_eq!(options(&[]), ["--json", "--svg"]);
         assert_eq!(options(&["--json", "/tmp/a.json"]), ["--svg"]);
-        assert_eq!(options(&["--svg=/tmp/a.svg"]), ["--json"]);
+        assert_eq!(options(&["--svg", "/tmp/a.svg"]), ["--json"]);
     }
 }

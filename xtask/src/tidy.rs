@@ -23,7 +23,7 @@ use std::path::Path;
 const MODEL_DEPENDENCIES: [&str; 2] = ["ipnet", "serde_json"];
 
 /// Crates that are in no program.
-const DEV_CRATES: [&str; 3] = ["kernel-sim", "mockapi", "playground"];
+const DEV_CRATES: [&str; 4] = ["harness", "kernel-sim", "mockapi", "playground"];
 
 /// The feature behind which a library may depend on one of them.
 const DEV_FEATURE: &str = "sim";

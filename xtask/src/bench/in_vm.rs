@@ -6,6 +6,7 @@
 //! What a program writes to files in the VM is gone with it, and both of its outputs come as one: `--figures` makes it print its figures as
 //! one line of JSON at the end. All other lines are progress.
 
+use super::list::PACKAGE;
 use crate::cargo::{build_bench, target_dir};
 use crate::install::install_program;
 use crate::vm::{self, machine::Ended};
@@ -18,18 +19,13 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Measures, with these programs, which are installed here if they are missing.
-pub(crate) fn measure(
-    package: &str,
-    bench: &str,
-    programs: &[String],
-    options: &[String],
-) -> Result<PathBuf> {
+pub(crate) fn measure(bench: &str, programs: &[String], options: &[String]) -> Result<PathBuf> {
     for program in programs {
         if let Some(missing) = install_program(program) {
             bail!("{}", missing.reason);
         }
     }
-    let program = build_bench(package, bench)?;
+    let program = build_bench(PACKAGE, bench)?;
     let word = program.to_string_lossy().into_owned();
     let mut command = vec![word, "--figures".to_owned(), "--host".to_owned(), machine(&program)?];
     command.extend_from_slice(options);

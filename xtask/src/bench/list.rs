@@ -1,58 +1,43 @@
-//! The list of benchmarks: each is described in the manifest of its package, in `[[package.metadata.benchmark]]`.
+//! The list of benchmarks: each is described in the manifest of their package, in `[[package.metadata.benchmark]]`.
 //!
 //! | field | |
 //! |---|---|
 //! | `name` | of the bench target, and of the section in the page |
 //! | `about` | for `--help` |
 //! | `files` | endings of files to write; the option has the same name. Without it: `["json"]` |
-//! | `options` | which of `--quick` and `--again FILE` it takes |
-//! | `prints` | `"text"`: columns. Without it: Markdown |
 //! | `programs-in-vm` | it measures in the VM, and needs these programs there |
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::page::Look;
 use crate::cargo;
 
-/// Packages that have benchmarks, in the order in which they are shown.
-const PACKAGES: [&str; 2] = ["portway", "model"];
+/// The package that has the benchmarks.
+pub(super) const PACKAGE: &str = "portway";
 
 /// A description.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Default))]
+#[derive(Debug, Default)]
 pub(crate) struct Bench {
-    pub(super) package: String,
     pub(super) name: String,
     pub(super) about: String,
     pub(super) files: Vec<String>,
-    pub(super) options: Vec<String>,
-    pub(super) look: Look,
     pub(super) programs_in_vm: Option<Vec<String>>,
 }
 
 pub(super) fn all() -> Result<Vec<Bench>> {
     let metadata = cargo::metadata()?;
-    let found = PACKAGES.iter().flat_map(|name| of_package(&metadata, name));
-    found.collect::<Option<_>>().context("a `[[package.metadata.benchmark]]` has no `name` or no `about`")
+    let mut packages = metadata["packages"].as_array().into_iter().flatten();
+    let package = packages.find(|package| package["name"] == PACKAGE);
+    let rows = package.and_then(|package| package["metadata"]["benchmark"].as_array());
+    let all = rows.into_iter().flatten().map(bench).collect::<Option<_>>();
+    all.context("a `[[package.metadata.benchmark]]` has no `name` or no `about`")
 }
 
-/// The descriptions in the manifest of a package; `None` for one that lacks something.
-fn of_package(metadata: &Value, package: &str) -> Vec<Option<Bench>> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let all = packages.filter(|found| found["name"] == package);
-    let rows = all.filter_map(|found| found["metadata"]["benchmark"].as_array()).flatten();
-    rows.map(|row| bench(package, row)).collect()
-}
-
-fn bench(package: &str, row: &Value) -> Option<Bench> {
+fn bench(row: &Value) -> Option<Bench> {
     Some(Bench {
-        package: package.to_owned(),
         name: row["name"].as_str()?.to_owned(),
         about: row["about"].as_str()?.to_owned(),
         files: words(&row["files"]).unwrap_or_else(|| vec!["json".to_owned()]),
-        options: words(&row["options"]).unwrap_or_default(),
-        look: if row["prints"] == "text" { Look::Plain } else { Look::Markdown },
         programs_in_vm: words(&row["programs-in-vm"]),
     })
 }

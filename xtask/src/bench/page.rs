@@ -6,25 +6,11 @@
 use crate::cargo::root;
 use anyhow::{Context, Result};
 
-/// What a benchmark prints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Markdown, which the page takes as it is.
-    #[default]
-    Markdown,
-    /// Text in columns.
-    Plain,
-}
-
 /// Puts what a benchmark printed into its section.
-pub(crate) fn put(name: &str, look: Look, printed: &str) -> Result<()> {
+pub(crate) fn put(name: &str, printed: &str) -> Result<()> {
     let file = root().join("docs/benchmarks.md");
     let page = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let section = match look {
-        Look::Markdown => printed.trim_end().to_owned(),
-        Look::Plain => format!("```text\n{}\n```", printed.trim_end()),
-    };
-    let page = with_section(&page, name, &section);
+    let page = with_section(&page, name, printed.trim_end());
     std::fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))
 }
 

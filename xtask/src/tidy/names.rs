@@ -38,8 +38,8 @@ const ASK_ALL_MODES: [&str; 9] = [
 /// Comments of arguments here are what `--help` says.
 const COMMAND_LINE: &str = "crates/portway/src/";
 
-/// Crates whose words are not those of modes: the kernel has a subsystem `ipvs`.
-const OTHER_WORDS: [&str; 2] = ["crates/kernel/", "crates/kernel-sim/"];
+/// Crates whose words are not those of modes: the kernel has a subsystem `ipvs`, and the harness counts what goes to it.
+const OTHER_WORDS: [&str; 3] = ["crates/harness/", "crates/kernel/", "crates/kernel-sim/"];
 
 /// How words begin that are programs, settings or chains of the system, a flag that is named after such a program, or metrics of upstream
 /// that more than one mode has.

@@ -1,52 +1,48 @@
 //! A large cluster served by an API server on loopback: how soon its rules are in the kernel, what that costs, and how a change and a
 //! storm of changes are followed. `cargo xtask bench apiserver` runs it, as root.
 //!
-//! In: nothing, or `--quick` for a small cluster. Out: progress on standard error, tables (Markdown) on standard output, everything as
-//! JSON (`--json FILE`).
-//!
 //! The real program runs in a network namespace that vanishes with the benchmark, the server in the benchmark itself. A start is timed
 //! from the process' begin until it says that it is in sync; a change from the moment before the server gets it until the kernel tells
 //! of the transaction.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a benchmark prints its table and its progress"
-)]
-
 mod cluster;
-#[path = "../nftables/command.rs"]
-mod command;
-mod node;
 mod page;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::ExitCode;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cluster::Cluster;
-use command::{end, has, write_json};
-use node::Node;
-use serde::Serialize;
+use harness::node::Node;
+use harness::{Bench, Machine, Page, ms, rounds, step};
+use kernel::nft::{Event, Monitor};
+use serde::{Deserialize, Serialize};
 
 /// Services, starts, single changes, and changes of the storm.
-const WHOLE: Size = Size { services: 45_000, starts: 3, changes: 200, storm: 10_000 };
-const QUICK: Size = Size { services: 1_000, starts: 1, changes: 20, storm: 1_000 };
+const WHOLE: (u32, u32, u32, u32) = (45_000, 3, 200, 10_000);
+const QUICK: (u32, u32, u32, u32) = (1_000, 1, 20, 1_000);
 /// The shortest wait between writes in each storm: ours by default, then upstream's.
 const STORM_PERIODS: [&str; 2] = ["50ms", "1s"];
 /// One change of the storm in so long.
 const STORM_PACE: Duration = Duration::from_millis(1);
+/// A storm that is not followed by then never will be.
+const STORM_LIMIT: Duration = Duration::from_secs(60);
+/// A change that is not in the kernel by then never will be.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Between two changes it is quiet for so long: each is a single one.
+const QUIET: Duration = Duration::from_millis(50);
 
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    services: u32,
-    starts: usize,
-    changes: u32,
-    storm: u32,
-}
+const METRICS: &str = "127.0.0.1:10249";
+const CHANGES: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_total";
+const CPU: &str = "process_cpu_seconds_total";
+const PENDING: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_pending";
+const SYNCS: &str = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
 
 /// All figures; times in milliseconds, memory in MiB.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Results {
     services: u32,
     load_before: f64,
@@ -56,16 +52,16 @@ struct Results {
     storms: Vec<Storm>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Start {
     took: f64,
     rss: f64,
     rss_peak: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Storm {
-    min_sync_period: &'static str,
+    min_sync_period: String,
     changes: u32,
     /// From its first change to its last.
     lasted: f64,
@@ -78,84 +74,102 @@ struct Storm {
 }
 
 fn main() -> ExitCode {
-    end(run())
+    harness::run::<Results>()
 }
 
-fn run() -> Result<()> {
-    if let Err(error) = playground::namespace::Namespace::create() {
-        bail!("this benchmark makes network namespaces and needs root for it: {error}");
+impl Bench for Results {
+    fn measure(is_quick: bool) -> Result<Self> {
+        let (services, starts, changes, storm) = if is_quick { QUICK } else { WHOLE };
+        let load_before = Machine::look().load_before;
+        let mut starts = rounds(0, starts - 1, |_| Ok(Served::start(services, &[])?.1))?;
+        let (served, last) = Served::start(services, &["--min-sync-period", "0s"])?;
+        starts.push(last);
+        // After a cold sync portway rests for up to a second: the first change waits for that.
+        let changes = step(format!("{changes} changes, one by one"), || {
+            rounds(1, changes, |turn| Ok(ms(served.time_change(turn)?)))
+        })?;
+        drop(served);
+        let storms = STORM_PERIODS.iter().map(|period| {
+            let (served, _) = Served::start(services, &["--min-sync-period", period])?;
+            let what = format!("a storm of {storm} changes, written every {period}");
+            step(what, || served.storm(storm, (*period).into()))
+        });
+        Ok(Self { services, load_before, starts, changes, storms: storms.collect::<Result<_>>()? })
     }
-    let is_quick = has("--quick");
-    let results = measure(if is_quick { QUICK } else { WHOLE })?;
-    println!("{}", page::render(&results).trim_end());
-    write_json(&results)
+
+    fn page(&self) -> Page {
+        page::of(self)
+    }
 }
 
-fn measure(size: Size) -> Result<Results> {
-    let load_before = load().unwrap_or_default();
-    let mut starts = Vec::new();
-    for _ in 1..size.starts {
-        starts.push(start(size, &[])?.0);
-    }
-    let (last, node, cluster) = start(size, &["--min-sync-period", "0s"])?;
-    starts.push(last);
-    eprintln!("{} changes, one by one …", size.changes);
-    // After a cold sync portway rests for up to a second: the first change waits for that.
-    node.time_change(&cluster, 0)?;
-    let changes = (1..=size.changes).map(|turn| node.time_change(&cluster, turn).map(milliseconds));
-    let changes = changes.collect::<Result<Vec<_>>>()?;
-    drop(node);
-    let mut storms = Vec::new();
-    for period in STORM_PERIODS {
-        let (_, node, cluster) = start(size, &["--min-sync-period", period])?;
-        storms.push(storm(&node, &cluster, size.storm, period)?);
-    }
-    Ok(Results { services: size.services, load_before, starts, changes, storms })
+/// A portway that follows a cluster.
+struct Served {
+    node: Node,
+    cluster: Cluster,
 }
 
-/// Starts the program on an empty kernel.
-fn start(size: Size, arguments: &[&str]) -> Result<(Start, Node, Cluster)> {
-    eprint!("{} Services: start …", size.services);
-    let mut node = Node::new()?;
-    let cluster = node.inside(|| Cluster::of(size.services))??;
-    let took = node.start(&cluster.url(), size.services, arguments)?;
-    let memory = |field| node.memory_mib(field).context("the process tells no memory");
-    let start = Start { took: milliseconds(took), rss: memory("VmRSS")?, rss_peak: memory("VmHWM")? };
-    eprintln!(" {:.0} ms, {:.0} MiB", start.took, start.rss);
-    Ok((start, node, cluster))
-}
-
-fn storm(node: &Node, cluster: &Cluster, changes: u32, min_sync_period: &'static str) -> Result<Storm> {
-    eprintln!("a storm of {changes} changes, written every {min_sync_period} …");
-    let (counted, syncs, cpu) = (node.metric(CHANGES)?, node.metric(SYNCS)?, node.metric(CPU)?);
-    let begun = Instant::now();
-    for turn in 0..changes {
-        cluster.change(turn);
-        let next = begun + STORM_PACE * (turn + 1);
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+impl Served {
+    /// Starts the program on an empty kernel.
+    fn start(services: u32, arguments: &[&str]) -> Result<(Self, Start)> {
+        step(format!("{services} Services: start"), || {
+            let mut node = Node::new(env!("CARGO_BIN_EXE_portway"), services)?;
+            let cluster = node.namespace.run(|| Cluster::of(services))??;
+            let url = cluster.url();
+            let own = ["--master", &url, "--healthz-bind-address", "", "--metrics-bind-address", METRICS];
+            // These are settings of the whole machine.
+            let machine = ["--conntrack-max-per-core", "0", "--conntrack-tcp-timeout-established", "0s"];
+            let more = ["--conntrack-tcp-timeout-close-wait", "0s"];
+            let took = ms(node.start(&[&own, &machine[..], &more, arguments].concat())?);
+            let (rss, rss_peak) = (node.memory_mib("VmRSS")?, node.memory_mib("VmHWM")?);
+            Ok((Self { node, cluster }, Start { took, rss, rss_peak }))
+        })
     }
-    let (lasted, ended) = (begun.elapsed(), Instant::now());
-    let wanted = counted + f64::from(changes);
-    while node.metric(CHANGES)? < wanted || node.metric(PENDING)? > 0.0 {
-        if ended.elapsed() > Duration::from_secs(60) {
-            bail!("the storm was not followed within a minute");
+
+    /// From the moment before the server gets a change until the kernel tells of the transaction.
+    fn time_change(&self, turn: u32) -> Result<Duration> {
+        self.node.namespace.run(|| {
+            let mut monitor = Monitor::open()?;
+            while monitor.next(QUIET)?.is_some() {}
+            let begun = Instant::now();
+            self.cluster.change(turn);
+            while let Some(event) = monitor.next(LIMIT)? {
+                if matches!(event, Event::Generation { .. } | Event::Lost) {
+                    return Ok(begun.elapsed());
+                }
+            }
+            bail!("a change was not written within {} s", LIMIT.as_secs())
+        })?
+    }
+
+    fn storm(&self, changes: u32, min_sync_period: String) -> Result<Storm> {
+        let (counted, syncs, cpu) = (self.metric(CHANGES)?, self.metric(SYNCS)?, self.metric(CPU)?);
+        let begun = Instant::now();
+        for turn in 0..changes {
+            self.cluster.change(turn);
+            let next = begun + STORM_PACE * (turn + 1);
+            sleep(next.saturating_duration_since(Instant::now()));
         }
+        let (lasted, ended) = (begun.elapsed(), Instant::now());
+        let wanted = counted + f64::from(changes);
+        while self.metric(CHANGES)? < wanted || self.metric(PENDING)? > 0.0 {
+            ensure!(ended.elapsed() < STORM_LIMIT, "the storm was not followed within a minute");
+        }
+        let behind = ms(ended.elapsed());
+        let rss = self.node.memory_mib("VmRSS")?;
+        let (syncs, cpu) = (self.metric(SYNCS)? - syncs, (self.metric(CPU)? - cpu) * 1e3);
+        Ok(Storm { min_sync_period, changes, lasted: ms(lasted), behind, syncs, cpu, rss })
     }
-    let behind = milliseconds(ended.elapsed());
-    let rss = node.memory_mib("VmRSS").context("the process tells no memory")?;
-    let (syncs, cpu) = (node.metric(SYNCS)? - syncs, (node.metric(CPU)? - cpu) * 1e3);
-    Ok(Storm { min_sync_period, changes, lasted: milliseconds(lasted), behind, syncs, cpu, rss })
-}
 
-const CHANGES: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_total";
-const CPU: &str = "process_cpu_seconds_total";
-const PENDING: &str = "kubeproxy_sync_proxy_rules_endpoint_changes_pending";
-const SYNCS: &str = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
-
-fn load() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+    /// A figure of portway's metrics.
+    fn metric(&self, name: &str) -> Result<f64> {
+        let page = self.node.namespace.run(|| -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(METRICS)?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            let mut page = String::new();
+            stream.read_to_string(&mut page)?;
+            Ok(page)
+        })??;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).with_context(|| format!("no metric {name}"))
+    }
 }

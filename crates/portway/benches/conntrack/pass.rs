@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dataplane::flows::{ONE_BY_ONE_LIMIT, Way, forget_by};
+use harness::process::memory_kib;
+use harness::{Spread, step};
 use kernel::conntrack::Netlink;
 use model::Protocol;
 use model::flows::StaleFlows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::samples::Spread;
 use crate::tracker::{self, STALE, Tracker};
 
 const DESTINATIONS: [u32; 6] = [1, 2, 4, 10, 100, 1_000];
@@ -21,7 +22,7 @@ pub(crate) const ROUNDS: usize = 21;
 const ROW_LIMIT: Duration = Duration::from_secs(10);
 
 /// How the kernel is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Asked {
     /// For each destination, with the kernel's filter.
     OneByOne,
@@ -32,7 +33,7 @@ pub(crate) enum Asked {
 }
 
 /// The figures for one number of destinations and one way.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) destinations: u32,
     pub(crate) asked: Asked,
@@ -65,10 +66,8 @@ pub(crate) fn all(tracker: Tracker) -> Result<Vec<Row>> {
     for destinations in DESTINATIONS {
         let ways = [Asked::OneByOne, Asked::AllAtOnce, Asked::WithoutFilter];
         for asked in ways.into_iter().filter(|a| *a != Asked::OneByOne || destinations <= MOST_ONE_BY_ONE) {
-            let start = Instant::now();
-            eprint!("{destinations} destinations, {asked:?} …");
-            rows.push(measure(destinations, asked, tracker)?);
-            eprintln!(" {:.1} s", start.elapsed().as_secs_f64());
+            let what = format!("{destinations} destinations, {asked:?}");
+            rows.push(step(what, || measure(destinations, asked, tracker))?);
         }
     }
     Ok(rows)
@@ -100,7 +99,7 @@ fn measure(destinations: u32, asked: Asked, tracker: Tracker) -> Result<Row> {
             done.forgotten
         );
         row.sent = done.looked_at;
-        let growth = memory_kib("VmHWM:")?.saturating_sub(before);
+        let growth = memory("VmHWM")?.saturating_sub(before);
         row.rss_growth_kib = row.rss_growth_kib.max(growth);
     }
     tracker::check(&mut maker, tracker)?;
@@ -119,11 +118,9 @@ fn stale(destinations: u32) -> BTreeSet<StaleFlows> {
 /// Has the kernel count the peak anew; returns what is in use now.
 fn forget_peak_of_memory() -> Result<u64> {
     std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
-    memory_kib("VmRSS:")
+    memory("VmRSS")
 }
 
-fn memory_kib(field: &str) -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).context("the kernel tells memory")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
+fn memory(field: &str) -> Result<u64> {
+    memory_kib("self", field).context("the kernel tells no memory")
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use anyhow::{Context, Result, ensure};
 use kernel::IpProtocol;
 use kernel::conntrack::{Conntrack as _, Entry, Family, Filter, Netlink, Tuple, Zone};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub(crate) const STALE: u32 = 100;
 const TCP: IpProtocol = IpProtocol::TCP;
@@ -18,7 +18,7 @@ const TIMEOUT_SECONDS: u32 = 3_600;
 const SPARE: u32 = 1_000;
 
 /// The table that was measured on.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Tracker {
     /// Flows of others.
     pub(crate) foreign: u32,

@@ -1,62 +1,31 @@
 //! What the IPVS mode costs, in a kernel that has IPVS. `cargo xtask bench ipvs` runs it in the VM.
 //!
-//! In: nothing, or `--quick` for the smallest size alone. Out: progress on standard error, tables (Markdown) on standard output,
-//! everything as JSON (`--json FILE`). `--again FILE` prints an earlier run's JSON anew, without measuring. What the VM writes to files is
-//! gone with it, so there `--figures` prints the JSON as one line instead of the tables; `--machine` prints what `--host` takes: the
-//! machine that the VM runs on.
-//!
 //! | file | what it is for |
 //! |---|---|
-//! | `proxy`, `door` | the mode that is measured, and what goes through each of its doors |
+//! | this one | the figures, and the order in which they are measured |
+//! | `proxy` | the mode that is measured, and what goes through its interfaces to the kernel |
 //! | `tap` | the netlink datagrams of a namespace, as the kernel counts them |
-//! | `node` | network namespaces to measure in |
-//! | `cold` | facts in memory → the kernel has all |
 //! | `programs` | the yardstick: the same state loaded by `ipset`, `ipvsadm`, `ip` and iptables |
-//! | `changes` | one event → in force; all sizes in turn |
-//! | `floor` | one address alone: what the kernel takes for it |
+//! | `changes` | one event → in force, all sizes in turn; and one address alone |
 //!
 //! Everything happens in network namespaces that the benchmark makes and that vanish with it.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a benchmark prints its table and its progress"
-)]
-
 mod changes;
-mod cold;
-#[path = "../nftables/command.rs"]
-mod command;
-mod door;
-#[path = "../nftables/facts.rs"]
-mod facts;
-mod floor;
-mod goals;
-#[path = "../nftables/machine.rs"]
-mod machine;
-mod node;
 mod page;
-#[path = "../nftables/process.rs"]
-#[allow(dead_code, reason = "shared with another benchmark, which uses all of it")]
-mod process;
 mod programs;
 mod proxy;
-mod results;
-#[path = "../nftables/samples.rs"]
-#[allow(dead_code, reason = "shared with another benchmark, which uses all of it")]
-mod samples;
-#[path = "../nftables/table.rs"]
-mod table;
 mod tap;
 
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use command::{argument, end, has, write_json};
-use machine::Machine;
-use process::fresh;
-use results::{Results, Size};
+use changes::Loaded;
+use harness::{Bench, Cpu, Machine, Page, Spread, fresh, memory_mib};
+use programs::Run;
+use proxy::{Work, start};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, to_value};
+use tap::Traffic;
 
 const SIZES: [u32; 2] = [1_000, 10_000];
 /// Cold loads of ours, each followed by one of the programs, for which the larger size takes a minute and more.
@@ -64,80 +33,137 @@ const COLD_RUNS: [usize; 2] = [5, 3];
 /// Of the kernel, without which there is nothing to measure.
 const MODULES: [&str; 3] = ["ip_vs", "dummy", "nlmon"];
 
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Results {
+    /// The machine that the VM runs on.
+    machine: Machine,
+    /// The VM's kernel.
+    kernel: String,
+    /// Of the programs.
+    versions: String,
+    sizes: Vec<Size>,
+    loaded: Loaded,
+}
+
+/// Cold loads of one number of services.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Size {
+    services: u32,
+    counted: Counted,
+    programs_counted: Vec<Run>,
+    /// Ours, each in a process of its own.
+    cold: Vec<Cold>,
+    /// Right after each of ours, the programs.
+    programs: Vec<Vec<Run>>,
+}
+
+/// One cold load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Cold {
+    work: Work,
+    user_ms: f64,
+    system_ms: f64,
+    /// CPU of the iptables programs.
+    programs_ms: f64,
+    /// Resident memory afterwards: facts, table and what is known of the kernel.
+    rss_mib: f64,
+    rss_peak_mib: f64,
+}
+
+/// What went over netlink, the iptables programs' part included.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Counted {
+    work: Work,
+    traffic: Traffic,
+}
+
 fn main() -> ExitCode {
-    end(run())
+    harness::run::<Results>()
 }
 
-fn run() -> Result<()> {
-    if let Some(part) = argument("--part") {
-        let services = argument("--services").context("--part needs --services")?.parse()?;
-        println!("{}", measure_part(&part, services)?);
-        return Ok(());
-    }
-    if has("--machine") {
-        println!("{}", process::line(&Machine::look())?);
-        return Ok(());
-    }
-    let results: Results = match argument("--again") {
-        Some(file) => {
-            serde_json::from_slice(&std::fs::read(&file).with_context(|| format!("cannot read {file}"))?)?
+impl Bench for Results {
+    fn measure(is_quick: bool) -> Result<Self> {
+        // Modules are nobody's to load on a machine that is in use.
+        let is_vm = std::env::var_os("PORTWAY_VM").is_some();
+        ensure!(is_vm, "this benchmark runs in the VM: `cargo xtask bench ipvs`");
+        for module in MODULES {
+            let loaded =
+                Command::new("modprobe").arg(module).status().context("`modprobe` cannot be started")?;
+            ensure!(loaded.success(), "the kernel has no module `{module}`");
         }
-        None => measure(if has("--quick") { &SIZES[..1] } else { &SIZES })?,
-    };
-    if has("--figures") {
-        println!("{}", process::line(&results)?);
-        return Ok(());
+        let (machine, kernel) = (harness::host()?, Machine::look().kernel);
+        let sizes = if is_quick { &SIZES[..1] } else { &SIZES };
+        let measured = sizes.iter().map(|services| measure_size(*services)).collect::<Result<_>>()?;
+        let loaded = fresh("changes", sizes[sizes.len() - 1])?;
+        Ok(Self { machine, kernel, versions: programs::versions(), sizes: measured, loaded })
     }
-    println!("{}", page::render(&results).trim_end());
-    write_json(&results)
-}
 
-/// A part, in this process; the result is one line.
-fn measure_part(name: &str, services: u32) -> Result<String> {
-    match name {
-        "cold" => process::line(&cold::measure(services)?),
-        "cold-counted" => process::line(&cold::count(services)?),
-        "programs" => process::line(&programs::measure(services, false)?),
-        "programs-counted" => process::line(&programs::measure(services, true)?),
-        "changes" => process::line(&changes::measure(SIZES.into_iter().filter(|size| *size <= services))?),
-        other => bail!("no part `{other}`"),
+    fn page(&self) -> Page {
+        page::of(self)
     }
-}
 
-fn measure(sizes: &[u32]) -> Result<Results> {
-    // Modules are nobody's to load on a machine that is in use.
-    ensure!(
-        std::env::var_os("PORTWAY_VM").is_some(),
-        "this benchmark runs in the VM: `cargo xtask bench ipvs`"
-    );
-    for module in MODULES {
-        let loaded = Command::new("modprobe").arg(module).status().context("`modprobe` cannot be started")?;
-        ensure!(loaded.success(), "the kernel has no module `{module}`");
+    fn part(name: &str, services: u32) -> Result<Value> {
+        Ok(match name {
+            "cold" => to_value(cold(services)?)?,
+            "cold-counted" => to_value(count(services)?)?,
+            "programs" => to_value(programs::measure(services, false)?)?,
+            "programs-counted" => to_value(programs::measure(services, true)?)?,
+            "changes" => to_value(changes::measure(SIZES.into_iter().filter(|size| *size <= services))?)?,
+            other => bail!("no part `{other}`"),
+        })
     }
-    let machine = match argument("--host") {
-        Some(text) => serde_json::from_str(&text).context("`--host` takes what `--machine` prints")?,
-        None => Machine::look(),
-    };
-    let kernel = Machine::look().kernel;
-    let measured = sizes.iter().map(|services| measure_size(*services)).collect::<Result<_>>()?;
-    eprint!("single changes …");
-    let begun = Instant::now();
-    let loaded = fresh("changes", *sizes.last().unwrap_or(&SIZES[0]))?;
-    eprintln!(" {:.0} s", begun.elapsed().as_secs_f64());
-    Ok(Results { machine, kernel, versions: programs::versions(), sizes: measured, loaded })
 }
 
 fn measure_size(services: u32) -> Result<Size> {
-    let begun = Instant::now();
-    eprint!("{} services: counting …", page::number(services.into()));
     let (counted, programs_counted) =
         (fresh("cold-counted", services)?, fresh("programs-counted", services)?);
-    eprint!(" cold loads …");
     let (mut cold, mut programs) = (Vec::new(), Vec::new());
     for _ in 0..COLD_RUNS[usize::from(services > SIZES[0])] {
         cold.push(fresh("cold", services)?);
         programs.push(fresh("programs", services)?);
     }
-    eprintln!(" {:.0} s", begun.elapsed().as_secs_f64());
     Ok(Size { services, counted, programs_counted, cold, programs })
+}
+
+fn cold(services: u32) -> Result<Cold> {
+    let namespace = harness::node::namespace()?;
+    let (own, children) = (Cpu::own()?, Cpu::children()?);
+    let (_proxy, work) = namespace.run(|| start(services))??;
+    let (own, children) = (Cpu::own()?.since(own), Cpu::children()?.since(children));
+    Ok(Cold {
+        work,
+        user_ms: own.user_ms,
+        system_ms: own.system_ms,
+        programs_ms: children.sum_ms(),
+        rss_mib: memory_mib("self", "VmRSS")?,
+        rss_peak_mib: memory_mib("self", "VmHWM")?,
+    })
+}
+
+/// Counts what one says to the kernel and hears from it.
+fn count(services: u32) -> Result<Counted> {
+    let ((_proxy, work), traffic) = harness::node::namespace()?.run(|| tap::count(|| start(services)))??;
+    Ok(Counted { work, traffic })
+}
+
+impl Size {
+    fn cold(&self, figure: impl Fn(&Cold) -> f64) -> Spread {
+        Spread::of(self.cold.iter().map(figure))
+    }
+
+    /// Of each pair of loads, a figure of ours as a part of what this many programs took.
+    fn ratio(&self, programs: usize, ours: fn(&Cold) -> f64, theirs: fn(&Run) -> f64) -> Spread {
+        let pairs = self.cold.iter().zip(&self.programs);
+        Spread::of(pairs.map(|(cold, runs)| ours(cold) / runs.iter().take(programs).map(theirs).sum::<f64>()))
+    }
+
+    /// Wall time.
+    fn wall_ratio(&self, programs: usize) -> Spread {
+        self.ratio(programs, |cold| cold.work.whole_ms, |run| run.ms)
+    }
+
+    /// CPU time, in programs that ours started too.
+    fn cpu_ratio(&self, programs: usize) -> Spread {
+        self.ratio(programs, |cold| cold.user_ms + cold.system_ms + cold.programs_ms, |run| run.cpu_ms)
+    }
 }

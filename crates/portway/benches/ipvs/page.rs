@@ -1,67 +1,60 @@
-//! The figures as Markdown: printed on the screen, and a section of `docs/benchmarks.md`.
+//! The figures as Markdown, and what we set out to reach.
 
-use crate::changes::{Change, ROUNDS, Round};
-use crate::cold::Cold;
-use crate::door::Seen;
-use crate::goals::{self, ratios};
+use harness::watched::Seen;
+use harness::{Goal, Page, median, number, table};
+
+use crate::changes::{Change, Counted, Loaded, ROUNDS, Round};
 use crate::programs::{OF_THE_GOAL, Run};
-use crate::results::{Results, Size};
-use crate::samples::Spread;
-use crate::table::table;
+use crate::proxy::Work;
+use crate::{Cold, Results, Size};
 
-/// The whole section, without its heading.
-pub(crate) fn render(results: &Results) -> String {
-    let parts = [
-        machine(results),
-        "**Goals**".into(),
-        goals_table(results),
-        "**Cold load: facts in memory → in force**".into(),
-        cold(results),
-        "Medians of the runs. CPU is that of portway, user + system, and of the iptables programs that it starts. RSS is that of the whole \
-         process afterwards, facts included, and at most."
-            .into(),
-        "**What a cold load is made of**".into(),
-        doors(results),
-        "Requests of ours, and how long each door was in use. *Rules* are runs of `iptables-restore` and `iptables-save`.".into(),
-        "**The yardstick: the same state, loaded by programs from text**".into(),
-        programs(results),
-        "*Portway* is its whole cold load over that of the programs so far, each pair in turn. The goal speaks of the first two. \
-         Making the texts is not counted."
-            .into(),
-        "**One change: event → in force**".into(),
-        changes(results),
-        format!(
-            "Medians of {ROUNDS} changes, the sizes in turn in one process. Requests are to virtual servers + sets + addresses. Datagrams and \
-             bytes are those of both ways, as the kernel counts them (`nlmon`), in changes apart. *Settling* removes, seconds later, \
-             endpoints that no connection holds any more: a listing of one virtual server and one request."
-        ),
-        "**Growth of one change**".into(),
-        growth(results),
-        "**What of it is the kernel's: one address, put on the interface or taken off by one request**".into(),
-        floors(results),
-        "**Everything read back and compared, which happens from time to time**".into(),
-        comparisons(results),
-    ];
-    parts.iter().map(|part| format!("{}\n", part.trim_end())).collect::<Vec<_>>().join("\n")
+const GROWTH: f64 = 1.5;
+
+pub(crate) fn of(results: &Results) -> Page {
+    let Results { sizes, loaded, .. } = results;
+    Page::new(machine(results))
+        .goals("Goals", &goals(results))
+        .section(
+            "Cold load: facts in memory → in force",
+            cold(sizes),
+            "Medians of the runs. CPU is that of portway, user + system, and of the iptables programs that it starts. RSS is that of the whole \
+             process afterwards, facts included, and at most.",
+        )
+        .section(
+            "What a cold load is made of",
+            interfaces(sizes),
+            "Requests of ours, and how long each door was in use. *Rules* are runs of `iptables-restore` and `iptables-save`.",
+        )
+        .section(
+            "The yardstick: the same state, loaded by programs from text",
+            programs(sizes),
+            "*Portway* is its whole cold load over that of the programs so far, each pair in turn. The goal speaks of the first two. \
+             Making the texts is not counted.",
+        )
+        .section(
+            "One change: event → in force",
+            changes(&loaded.changes),
+            format!(
+                "Medians of {ROUNDS} changes, the sizes in turn in one process. Requests are to virtual servers + sets + addresses. Datagrams and \
+                 bytes are those of both ways, as the kernel counts them (`nlmon`), in changes apart. *Settling* removes, seconds later, \
+                 endpoints that no connection holds any more: a listing of one virtual server and one request."
+            ),
+        )
+        .section("Growth of one change", growth(loaded), "")
+        .section(
+            "What of it is the kernel's: one address, put on the interface or taken off by one request",
+            floors(loaded),
+            "",
+        )
+        .section(
+            "Everything read back and compared, which happens from time to time",
+            comparisons(&loaded.comparisons),
+            "",
+        )
 }
 
-/// 10000 as 10,000.
-pub(crate) fn number(n: u64) -> String {
-    match n {
-        n if n < 1_000 => n.to_string(),
-        n if n < 1_000_000 => format!("{},{:03}", n / 1_000, n % 1_000),
-        n => format!("{},{:03},{:03}", n / 1_000_000, n / 1_000 % 1_000, n % 1_000),
-    }
-}
-
-/// A time in the unit that suits it.
 fn time(ms: f64) -> String {
-    match ms {
-        ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
-        ms if ms < 10.0 => format!("{ms:.1} ms"),
-        ms if ms < 1e3 => format!("{ms:.0} ms"),
-        ms => format!("{:.2} s", ms / 1e3),
-    }
+    harness::time(ms * 1e3, 1, 2)
 }
 
 /// The same of microseconds; where nothing happened there is nothing to tell.
@@ -96,192 +89,170 @@ fn machine(results: &Results) -> String {
     )
 }
 
-fn goals_table(results: &Results) -> String {
-    let verdict = |is_met| if is_met { "met" } else { "missed" };
-    let goals = goals::judge(results).into_iter();
-    let rows = goals.map(|goal| vec![goal.wanted, goal.measured, verdict(goal.is_met).into()]);
-    table(&["goal", "measured", ""], &rows.collect::<Vec<_>>())
-}
-
-fn cold(results: &Results) -> String {
-    let row = |one: &Size| {
-        let of = |figure: fn(&Cold) -> f64| Spread::of(one.cold.iter().map(figure));
-        let whole = of(|cold| cold.work.whole_ms);
-        vec![
-            number(one.services.into()),
-            time(whole.median),
-            format!("{} to {}", time(whole.least), time(whole.most)),
-            format!("{} + {}", time(of(|cold| cold.user_ms).median), time(of(|cold| cold.system_ms).median)),
-            time(of(|cold| cold.programs_ms).median),
-            number(one.counted.work.messages()),
-            number(one.counted.traffic.datagrams),
-            size(one.counted.traffic.bytes),
-            format!("{:.0}, {:.0} MiB", of(|cold| cold.rss_mib).median, of(|cold| cold.rss_peak_mib).most),
-        ]
-    };
-    let head =
-        ["services", "wall", "spread", "CPU", "CPU of programs", "requests", "datagrams", "bytes", "RSS"];
-    table(&head, &results.sizes.iter().map(row).collect::<Vec<_>>())
-}
-
-fn doors(results: &Results) -> String {
-    let row = |one: &Size| {
-        let work = one.counted.work;
-        let door = |of: fn(&Cold) -> Seen, seen: Seen| {
-            let ms = Spread::of(one.cold.iter().map(|cold| of(cold).ms)).median;
-            format!("{} + {}, {}", number(seen.writes), number(seen.listings), time(ms))
-        };
-        vec![
-            number(one.services.into()),
-            time(Spread::of(one.cold.iter().map(|cold| cold.work.table_ms)).median),
-            door(|cold| cold.work.servers, work.servers),
-            door(|cold| cold.work.sets, work.sets),
-            door(|cold| cold.work.addresses, work.addresses),
-            door(|cold| cold.work.rules, work.rules),
-        ]
-    };
-    let head = ["services", "table", "virtual servers: writes + listings", "sets", "addresses", "rules"];
-    table(&head, &results.sizes.iter().map(row).collect::<Vec<_>>())
-}
-
-fn programs(results: &Results) -> String {
-    let rows = results.sizes.iter().flat_map(|one| {
-        one.programs_counted.iter().enumerate().map(move |(at, run)| program_row(one, at, run))
+fn goals(results: &Results) -> Vec<Goal> {
+    let cold = results.sizes.iter().map(|size| {
+        let ratio = size.wall_ratio(OF_THE_GOAL);
+        let services = number(size.services);
+        let goal = format!("cold load of {services} services no slower than `ipset restore` + `ipvsadm -R`");
+        Goal::new(goal, ratio.whole(2, " ×"), ratio.median <= 1.0)
     });
-    let head = [
-        "program",
-        "services",
-        "lines",
-        "wall",
-        "CPU",
-        "datagrams",
-        "bytes",
-        "portway ÷ programs so far",
-        "the same of CPU",
-    ];
-    table(&head, &rows.collect::<Vec<_>>())
-}
-
-fn program_row(one: &Size, at: usize, run: &Run) -> Vec<String> {
-    let of = |figure: fn(&Run) -> f64| {
-        Spread::of(one.programs.iter().filter_map(|runs| runs.get(at)).map(figure)).median
-    };
-    let traffic = run.traffic.unwrap_or_default();
-    let so_far =
-        |ratio: Spread| if at + 1 < OF_THE_GOAL { "–".into() } else { format!("{:.2}", ratio.median) };
-    vec![
-        format!("`{}`", run.program),
-        number(one.services.into()),
-        number(u64::try_from(run.lines).unwrap_or(u64::MAX)),
-        time(of(|run| run.ms)),
-        time(of(|run| run.cpu_ms)),
-        number(traffic.datagrams),
-        size(traffic.bytes),
-        so_far(one.ratio(at + 1)),
-        so_far(one.cpu_ratio(at + 1)),
-    ]
-}
-
-fn changes(results: &Results) -> String {
-    let head = [
-        "change",
-        "services",
-        "p50",
-        "of it table",
-        "servers",
-        "sets",
-        "addresses",
-        "CPU",
-        "CPU of settling",
-        "requests",
-        "datagrams",
-        "bytes",
-        "listings",
-        "restores",
-    ];
-    table(&head, &results.loaded.changes.iter().map(change_row).collect::<Vec<_>>())
-}
-
-fn change_row(change: &Change) -> Vec<String> {
-    let of = |figure: fn(&Round) -> f64| Spread::of(change.rounds.iter().map(figure)).median;
-    let mut row = vec![
-        change.name.clone(),
-        number(change.services.into()),
-        us(of(|round| round.whole_us)),
-        us(of(|round| round.table_us)),
-        us(of(|round| round.servers_us)),
-        us(of(|round| round.sets_us)),
-        us(of(|round| round.addresses_us)),
-        us(of(|round| round.cpu_us)),
-        us(of(|round| round.settle_cpu_us)),
-    ];
-    if let Some(counted) = change.most() {
-        let (work, traffic) = counted.change;
-        row.extend([
-            format!("{} + {} + {}", work.servers.writes, work.sets.writes, work.addresses.writes),
-            number(traffic.datagrams),
-            size(traffic.bytes),
-            number(work.listings()),
-            number(work.rules.writes),
-        ]);
-    }
-    row
-}
-
-fn growth(results: &Results) -> String {
-    let loaded = &results.loaded;
-    let ends = loaded.names().into_iter().filter_map(|name| loaded.ends(name));
-    let rows = ends.map(|(least, most)| {
-        let [messages, bytes, cpu] = ratios(least, most);
-        let door = |of: fn(&Round) -> f64| {
-            let of = |change: &Change| Spread::of(change.rounds.iter().map(of)).median;
-            let (before, after) = (of(least), of(most));
-            if before > 0.0 { format!("{:.2} ×", after / before) } else { "–".into() }
-        };
-        vec![
-            least.name.clone(),
-            format!("{messages:.2} ×"),
-            format!("{bytes:.2} ×"),
-            format!("{cpu:.2} ×"),
-            door(|round| round.whole_us),
-            door(|round| round.table_us),
-            door(|round| round.servers_us),
-            door(|round| round.sets_us),
-            door(|round| round.addresses_us),
-        ]
+    let growth = results.loaded.ends().into_iter().map(|(least, most)| {
+        let ratios = ratios(least, most);
+        let [messages, bytes, cpu] = ratios;
+        let (name, from, to) = (&least.name, number(least.services), number(most.services));
+        Goal::new(
+            format!("{name}: grows {GROWTH} × at most from {from} to {to} services"),
+            format!("messages {messages:.2} ×, bytes {bytes:.2} ×, CPU {cpu:.2} ×"),
+            ratios.iter().all(|ratio| *ratio <= GROWTH),
+        )
     });
-    let head = ["change", "requests", "bytes", "CPU", "wall", "of it table", "servers", "sets", "addresses"];
-    table(&head, &rows.collect::<Vec<_>>())
+    cold.chain(growth).chain([no_listing(&results.loaded.changes)]).collect()
 }
 
-fn floors(results: &Results) -> String {
-    let loaded = &results.loaded;
-    let rows = loaded.names().into_iter().filter_map(|name| {
-        let ((least, most), (floor_least, floor_most)) = (loaded.ends(name)?, loaded.floor(name)?);
-        let (cpu_least, cpu_most) = (least.cpu_us().median, most.cpu_us().median);
-        Some(vec![
-            name.to_owned(),
-            format!("{} → {}", us(cpu_least), us(cpu_most)),
-            format!("{} → {}", us(floor_least), us(floor_most)),
-            format!("{:.2} ×", floor_most / floor_least),
-            format!("{:.2} ×", (cpu_most - floor_most) / (cpu_least - floor_least)),
-        ])
-    });
-    let head = ["change", "CPU", "of it the bare address", "which grows", "the rest grows"];
-    table(&head, &rows.collect::<Vec<_>>())
+/// What growth is made of.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn ratios(least: &Change, most: &Change) -> [f64; 3] {
+    let of = |figure: fn(&Counted) -> u64| figure(most.most()) as f64 / figure(least.most()) as f64;
+    [of(Counted::messages), of(Counted::bytes), most.cpu_us() / least.cpu_us()]
 }
 
-fn comparisons(results: &Results) -> String {
-    let row = |(services, work): &(u32, crate::proxy::Work)| {
-        vec![
-            number((*services).into()),
-            time(work.whole_ms),
-            number(work.servers.listings),
-            number(work.sets.listings),
-            number(work.addresses.listings),
-            number(work.rules.listings),
-        ]
+fn no_listing(changes: &[Change]) -> Goal {
+    let works = || changes.iter().flat_map(|change| &change.counted).map(|counted| counted.change.0);
+    let listings: u64 = works().map(|work| work.listings()).sum();
+    let restores: u64 = works().map(|work| work.rules.writes).sum();
+    Goal::new(
+        "one change lists nothing that the kernel holds, and starts no program",
+        format!("{listings} listings, {restores} restores in {} changes", works().count()),
+        listings + restores == 0,
+    )
+}
+
+fn cold(sizes: &[Size]) -> String {
+    let median = |one: &Size, figure: fn(&Cold) -> f64| time(one.cold(figure).median);
+    table(sizes).columns(&[
+        ("services", &|one| number(one.services)),
+        ("wall", &|one| median(one, |cold| cold.work.whole_ms)),
+        ("spread", &|one| one.cold(|cold| cold.work.whole_ms).range(time)),
+        ("CPU", &|one| {
+            format!("{} + {}", median(one, |cold| cold.user_ms), median(one, |cold| cold.system_ms))
+        }),
+        ("CPU of programs", &|one| median(one, |cold| cold.programs_ms)),
+        ("requests", &|one| number(one.counted.work.messages())),
+        ("datagrams", &|one| number(one.counted.traffic.datagrams)),
+        ("bytes", &|one| size(one.counted.traffic.bytes)),
+        ("RSS", &|one| {
+            let (rss, peak) = (one.cold(|cold| cold.rss_mib).median, one.cold(|cold| cold.rss_peak_mib).most);
+            format!("{rss:.0}, {peak:.0} MiB")
+        }),
+    ])
+}
+
+fn interfaces(sizes: &[Size]) -> String {
+    let of = |one: &Size, interface: fn(&Work) -> Seen| {
+        let Seen { writes, listings, .. } = interface(&one.counted.work);
+        let ms = one.cold(|cold| interface(&cold.work).ms).median;
+        format!("{} + {}, {}", number(writes), number(listings), time(ms))
     };
-    let head = ["services", "wall", "listings of servers", "of sets", "of links and addresses", "of rules"];
-    table(&head, &results.loaded.comparisons.iter().map(row).collect::<Vec<_>>())
+    table(sizes).columns(&[
+        ("services", &|one| number(one.services)),
+        ("table", &|one| time(one.cold(|cold| cold.work.table_ms).median)),
+        ("virtual servers: writes + listings", &|one| of(one, |work| work.servers)),
+        ("sets", &|one| of(one, |work| work.sets)),
+        ("addresses", &|one| of(one, |work| work.addresses)),
+        ("rules", &|one| of(one, |work| work.rules)),
+    ])
+}
+
+fn programs(sizes: &[Size]) -> String {
+    let of_size = |one| move |(at, run)| (one, at, run);
+    let rows: Vec<(&Size, usize, &Run)> =
+        sizes.iter().flat_map(|one| one.programs_counted.iter().enumerate().map(of_size(one))).collect();
+    let of = |one: &Size, at: usize, figure: fn(&Run) -> f64| {
+        time(median(one.programs.iter().filter_map(|runs| runs.get(at)).map(figure)))
+    };
+    let so_far = |at: usize, ratio: fn(&Size, usize) -> harness::Spread, one: &Size| match at + 1 {
+        programs if programs < OF_THE_GOAL => "–".into(),
+        programs => format!("{:.2}", ratio(one, programs).median),
+    };
+    table(&rows).columns(&[
+        ("program", &|(.., run)| format!("`{}`", run.program)),
+        ("services", &|(one, ..)| number(one.services)),
+        ("lines", &|(.., run)| number(run.lines as u64)),
+        ("wall", &|(one, at, _)| of(one, *at, |run| run.ms)),
+        ("CPU", &|(one, at, _)| of(one, *at, |run| run.cpu_ms)),
+        ("datagrams", &|(.., run)| number(run.traffic.unwrap_or_default().datagrams)),
+        ("bytes", &|(.., run)| size(run.traffic.unwrap_or_default().bytes)),
+        ("portway ÷ programs so far", &|(one, at, _)| so_far(*at, Size::wall_ratio, one)),
+        ("the same of CPU", &|(one, at, _)| so_far(*at, Size::cpu_ratio, one)),
+    ])
+}
+
+fn changes(changes: &[Change]) -> String {
+    let of = |change: &Change, figure: fn(&Round) -> f64| us(change.spread(figure).median);
+    let work = |change: &Change| change.most().change.0;
+    let traffic = |change: &Change| change.most().change.1;
+    table(changes).columns(&[
+        ("change", &|change| change.name.clone()),
+        ("services", &|change| number(change.services)),
+        ("p50", &|change| of(change, |round| round.whole_us)),
+        ("of it table", &|change| of(change, |round| round.table_us)),
+        ("servers", &|change| of(change, |round| round.servers_us)),
+        ("sets", &|change| of(change, |round| round.sets_us)),
+        ("addresses", &|change| of(change, |round| round.addresses_us)),
+        ("CPU", &|change| of(change, |round| round.cpu_us)),
+        ("CPU of settling", &|change| of(change, |round| round.settle_cpu_us)),
+        ("requests", &|change| {
+            let Work { servers, sets, addresses, .. } = work(change);
+            format!("{} + {} + {}", servers.writes, sets.writes, addresses.writes)
+        }),
+        ("datagrams", &|change| number(traffic(change).datagrams)),
+        ("bytes", &|change| size(traffic(change).bytes)),
+        ("listings", &|change| number(work(change).listings())),
+        ("restores", &|change| number(work(change).rules.writes)),
+    ])
+}
+
+fn growth(loaded: &Loaded) -> String {
+    let ratio = |(least, most): &(&Change, &Change), figure: fn(&Round) -> f64| {
+        let (before, after) = (least.spread(figure).median, most.spread(figure).median);
+        if before > 0.0 { format!("{:.2} ×", after / before) } else { "–".into() }
+    };
+    let counted = |(least, most): &(&Change, &Change), at: usize| format!("{:.2} ×", ratios(least, most)[at]);
+    table(&loaded.ends()).columns(&[
+        ("change", &|(least, _)| least.name.clone()),
+        ("requests", &|ends| counted(ends, 0)),
+        ("bytes", &|ends| counted(ends, 1)),
+        ("CPU", &|ends| counted(ends, 2)),
+        ("wall", &|ends| ratio(ends, |round| round.whole_us)),
+        ("of it table", &|ends| ratio(ends, |round| round.table_us)),
+        ("servers", &|ends| ratio(ends, |round| round.servers_us)),
+        ("sets", &|ends| ratio(ends, |round| round.sets_us)),
+        ("addresses", &|ends| ratio(ends, |round| round.addresses_us)),
+    ])
+}
+
+fn floors(loaded: &Loaded) -> String {
+    let with_floor = |(least, most): (&Change, &Change)| {
+        let floor = loaded.floor(&least.name)?;
+        Some((least.name.clone(), (least.cpu_us(), most.cpu_us()), floor))
+    };
+    let rows: Vec<_> = loaded.ends().into_iter().filter_map(with_floor).collect();
+    table(&rows).columns(&[
+        ("change", &|(name, ..)| name.clone()),
+        ("CPU", &|(_, cpu, _)| format!("{} → {}", us(cpu.0), us(cpu.1))),
+        ("of it the bare address", &|(.., floor)| format!("{} → {}", us(floor.0), us(floor.1))),
+        ("which grows", &|(.., floor)| format!("{:.2} ×", floor.1 / floor.0)),
+        ("the rest grows", &|(_, cpu, floor)| format!("{:.2} ×", (cpu.1 - floor.1) / (cpu.0 - floor.0))),
+    ])
+}
+
+fn comparisons(comparisons: &[(u32, Work)]) -> String {
+    table(comparisons).columns(&[
+        ("services", &|(services, _)| number(*services)),
+        ("wall", &|(_, work)| time(work.whole_ms)),
+        ("listings of servers", &|(_, work)| number(work.servers.listings)),
+        ("of sets", &|(_, work)| number(work.sets.listings)),
+        ("of links and addresses", &|(_, work)| number(work.addresses.listings)),
+        ("of rules", &|(_, work)| number(work.rules.listings)),
+    ])
 }

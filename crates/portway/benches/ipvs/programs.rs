@@ -10,13 +10,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use dataplane::ipvs::{DUMMY, Options, render};
+use harness::machine::version;
+use harness::node::ip;
+use harness::proxy::table_of;
+use harness::{Cpu, cluster, ms};
 use kernel::ipvs::{self, Ipvs as _};
-use model::{Cluster, Event, Family, ForwardingTable};
+use model::Family;
 use serde::{Deserialize, Serialize};
 
-use crate::process::Cpu;
 use crate::tap::{self, Traffic};
-use crate::{facts, node};
 
 /// One program, run once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,13 +45,11 @@ pub(crate) const OF_THE_GOAL: usize = 2;
 
 /// Loads everything into a namespace of its own.
 pub(crate) fn measure(services: u32, is_counted: bool) -> Result<Vec<Run>> {
-    let mut cluster = Cluster::new(facts::config());
-    facts::cluster(services).for_each(|fact| drop(cluster.apply(Event::Apply(fact))));
-    let table = ForwardingTable::of(&cluster);
+    let (_, table) = table_of(cluster::facts(services));
     let text: String = Family::ALL.map(|family| render(&table, family, &Options::default())).concat();
-    node::namespace()?.run(|| {
-        node::ip(&["link", "add", DUMMY, "type", "dummy"])?;
-        node::ip(&["link", "set", DUMMY, "up"])?;
+    harness::node::namespace()?.run(|| {
+        ip(&["link", "add", DUMMY, "type", "dummy"])?;
+        ip(&["link", "set", DUMMY, "up"])?;
         let runs = PROGRAMS.iter().map(|(program, arguments, title)| {
             let text = section(&text, title);
             run(program, arguments, &text, is_counted)
@@ -63,13 +63,10 @@ pub(crate) fn measure(services: u32, is_counted: bool) -> Result<Vec<Run>> {
 
 /// The versions of the two programs of the goal.
 pub(crate) fn versions() -> String {
-    let version = |program: &str, word: usize| {
-        let output = Command::new(program).arg("--version").output().ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let version = said.split_whitespace().nth(word)?;
-        Some(format!("{program} {}", version.trim_start_matches('v').trim_end_matches(',')))
-    };
-    [version("ipset", 1), version("ipvsadm", 1)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let programs = ["ipset", "ipvsadm"].into_iter();
+    let versions =
+        programs.filter_map(|program| Some(format!("{program} {}", version(program, "--version")?)));
+    versions.collect::<Vec<_>>().join(", ")
 }
 
 /// The lines below titles that end so, of both families.
@@ -96,17 +93,16 @@ fn run(program: &str, arguments: &[&str], text: &str, is_counted: bool) -> Resul
         let mut command = Command::new(program);
         command.args(arguments).stdin(File::open(&path)?).stdout(Stdio::null());
         let status = command.status().with_context(|| format!("`{program}` cannot be started"))?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let ms = ms(start.elapsed());
         ensure!(status.success(), "`{program}` failed: see above");
         Ok((ms, Cpu::children()?.since(cpu)))
     };
     let ((ms, cpu), traffic) = if is_counted {
-        let (result, traffic) = tap::count(once)?;
-        (result, Some(traffic))
+        tap::count(once).map(|(result, traffic)| (result, Some(traffic)))?
     } else {
         (once()?, None)
     };
     std::fs::remove_file(&path)?;
     let program = format!("{program} {}", arguments.join(" "));
-    Ok(Run { program, lines: text.lines().count(), ms, cpu_ms: cpu.user_ms + cpu.system_ms, traffic })
+    Ok(Run { program, lines: text.lines().count(), ms, cpu_ms: cpu.sum_ms(), traffic })
 }

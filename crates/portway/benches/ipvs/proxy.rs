@@ -1,31 +1,20 @@
-//! The proxy that is measured: cluster, table and IPVS mode with both families. Whoever starts it is in a network namespace of its own.
-//!
-//! In: facts, then events. Out: what went through the mode's doors until they were in force, and how long it took.
+//! The proxy that is measured, with both families. Whoever starts it is in a network namespace of its own.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use dataplane::ipvs::{Ipvs, Kernel, Options};
-use dataplane::{Dataplane, Scope};
+use harness::proxy::Times;
+use harness::watched::{Seen, Watched};
+use harness::{cluster, ms};
 use kernel::xtables::{Programs, Variant, Xtables as _};
 use kernel::{host, ipset, ipvs, sysctl};
-use model::facts::Fact;
-use model::{Changed, Cluster, Event, ForwardingTable};
 use serde::{Deserialize, Serialize};
 
-use crate::door::{Seen, Watched};
-use crate::facts;
-
-type Doors =
+type Interfaces =
     Kernel<Watched<ipvs::Netlink>, Watched<ipset::Netlink>, Watched<host::ThisMachine>, sysctl::ThisMachine>;
-
-/// A proxy that has synced once.
-pub(crate) struct Proxy {
-    cluster: Cluster,
-    table: ForwardingTable,
-    mode: Ipvs<Watched<Programs>, Doors>,
-}
+pub(crate) type Mode = Ipvs<Watched<Programs>, Interfaces>;
+pub(crate) type Proxy = harness::proxy::Proxy<Mode>;
 
 /// What something took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -41,6 +30,19 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// What went through the mode's interfaces since the last call.
+    pub(crate) fn of(mode: &mut Mode, Times { table, whole }: Times) -> Self {
+        let mut rules = Seen::default();
+        for seen in mode.programs().map(Watched::take) {
+            rules.writes += seen.writes;
+            rules.listings += seen.listings;
+            rules.ms += seen.ms;
+        }
+        let kernel = mode.doors();
+        let (servers, sets, addresses) = (kernel.servers.take(), kernel.sets.take(), kernel.host.take());
+        Self { whole_ms: ms(whole), table_ms: ms(table), servers, sets, addresses, rules }
+    }
+
     /// Netlink requests of ours.
     pub(crate) fn messages(&self) -> u64 {
         [self.servers, self.sets, self.addresses].iter().map(|seen| seen.writes + seen.listings).sum()
@@ -52,85 +54,18 @@ impl Work {
     }
 }
 
-impl Proxy {
-    /// Takes in all facts and writes everything, for both families as `portway run` does.
-    pub(crate) fn start(facts: impl Iterator<Item = Fact>) -> Result<(Self, Work)> {
-        let programs = Programs::find().programs.into_iter().filter(|door| door.variant() == Variant::Nft);
-        let doors = Kernel {
-            servers: Watched::new(ipvs::Netlink::open()?),
-            sets: Watched::new(ipset::Netlink::open()?),
-            host: Watched::new(host::ThisMachine),
-            settings: sysctl::ThisMachine,
-        };
-        // Nobody has connections here: what waits for them goes when it is asked to.
-        let mode = Ipvs::new(programs.map(Watched::new), doors, Options::default(), || Duration::ZERO);
-        let start = Instant::now();
-        let mut cluster = Cluster::new(facts::config());
-        for fact in facts {
-            cluster.apply(Event::Apply(fact));
-        }
-        let table = ForwardingTable::of(&cluster);
-        let decided = start.elapsed();
-        let mut proxy = Self { cluster, table, mode };
-        let synced = proxy.mode.sync(&proxy.table, Scope::Everything).context("the first sync failed")?;
-        let work = proxy.work(start.elapsed(), decided);
-        ensure!(synced.refused.is_empty(), "the kernel refused: {:?}", synced.refused);
-        Ok((proxy, work))
-    }
-
-    /// Takes in events that come together, and writes what they change.
-    pub(crate) fn change(&mut self, events: Vec<Event>) -> Result<Work> {
-        let start = Instant::now();
-        let mut changed = Changed::default();
-        for event in events {
-            changed.merge(self.cluster.apply(event));
-        }
-        let delta = self.table.update(&self.cluster, &changed);
-        let ports: BTreeSet<_> = delta.before.into_keys().collect();
-        let decided = start.elapsed();
-        let synced = self.mode.sync(&self.table, Scope::Changed(&ports))?;
-        let work = self.work(start.elapsed(), decided);
-        ensure!(!synced.was_full && synced.operations > 0, "this was no change in part: {synced:?}");
-        Ok(work)
-    }
-
-    /// Removes real servers that earlier changes left to their connections.
-    pub(crate) fn settle(&mut self) -> Result<Work> {
-        let start = Instant::now();
-        self.mode.settle()?;
-        Ok(self.work(start.elapsed(), Duration::ZERO))
-    }
-
-    /// Reads everything back, compares, and finds nothing to do: what the mode does from time to time.
-    pub(crate) fn compare(&mut self) -> Result<Work> {
-        let start = Instant::now();
-        let synced = self.mode.sync(&self.table, Scope::Everything)?;
-        let work = self.work(start.elapsed(), Duration::ZERO);
-        ensure!(synced.operations == 0, "the kernel differed from the table: {synced:?}");
-        Ok(work)
-    }
-
-    fn work(&mut self, whole: Duration, table: Duration) -> Work {
-        let mut rules = Seen::default();
-        for seen in self.mode.programs().map(Watched::take) {
-            rules = Seen {
-                writes: rules.writes + seen.writes,
-                listings: rules.listings + seen.listings,
-                ms: rules.ms + seen.ms,
-            };
-        }
-        let doors = self.mode.doors();
-        Work {
-            whole_ms: ms(whole),
-            table_ms: ms(table),
-            servers: doors.servers.take(),
-            sets: doors.sets.take(),
-            addresses: doors.host.take(),
-            rules,
-        }
-    }
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+/// Takes in all facts and writes everything, as `portway run` does.
+pub(crate) fn start(services: u32) -> Result<(Proxy, Work)> {
+    let programs = Programs::find().programs.into_iter().filter(|one| one.variant() == Variant::Nft);
+    let kernel = Kernel {
+        servers: Watched::new(ipvs::Netlink::open()?),
+        sets: Watched::new(ipset::Netlink::open()?),
+        host: Watched::new(host::ThisMachine),
+        settings: sysctl::ThisMachine,
+    };
+    // Nobody has connections here: what waits for them goes when it is asked to.
+    let mode = Ipvs::new(programs.map(Watched::new), kernel, Options::default(), || Duration::ZERO);
+    let (mut proxy, times) = Proxy::start(mode, cluster::facts(services))?;
+    let work = Work::of(&mut proxy.mode, times);
+    Ok((proxy, work))
 }

@@ -4,9 +4,8 @@
 //! timed is done without it.
 
 use anyhow::{Context, Result};
+use harness::node::ip;
 use serde::{Deserialize, Serialize};
-
-use crate::node::ip;
 
 const NAME: &str = "tap";
 

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use harness::node::Node;
 use kernel::nft::{Element, Event, Family, Kernel as _, Monitor, Netlink, Operation, Transaction, Value};
 
-use crate::node::{Node, cluster_ip};
+use crate::manifests::cluster_ip;
 
 const TABLE: &str = "kube-proxy";
 /// A repair that has not begun by then never will.
@@ -46,7 +47,7 @@ impl Damage {
     }
 
     /// Does it, and times the repair. Each time under another name: who comes back too often is made to wait.
-    pub(crate) fn time(self, node: &Node, turn: usize) -> Result<Duration> {
+    pub(crate) fn time(self, node: &Node, turn: u32) -> Result<Duration> {
         let work = move || {
             let name = format!("damage-{turn}");
             let thread = std::thread::Builder::new().name(name).spawn(move || self.time_here());

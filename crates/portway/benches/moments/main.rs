@@ -1,41 +1,34 @@
 //! How long the moments take that people fear: a start, a restart, a hand-over, and the repair of what others broke.
 //! `cargo xtask bench moments` runs it, as root.
 //!
-//! In: nothing, or `--quick` for the smallest size alone. Out: progress on standard error, a table (Markdown) on standard
-//! output, everything as JSON (`--json FILE`).
-//!
 //! The real program runs in a network namespace that vanishes with the benchmark. A repair is timed from the moment in which
 //! the damage is in force until the program's last transaction, of which the kernel tells.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a benchmark prints its table and its progress"
-)]
-
-#[path = "../nftables/command.rs"]
-mod command;
 mod damage;
-mod node;
-mod page;
+mod manifests;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use command::{end, has, write_json};
+use anyhow::Result;
 use damage::Damage;
-use node::Node;
-use serde::Serialize;
+use harness::node::Node;
+use harness::{Bench, Page, Spread, median, ms, number, rounds, step, table};
+use serde::{Deserialize, Serialize};
 
 const SIZES: [u32; 3] = [1_000, 10_000, 45_000];
 /// Of starts, restarts and hand-overs.
-const ROUNDS: usize = 5;
+const ROUNDS: u32 = 5;
 /// Of each damage at the smallest size; a tenth of it where comparing takes seconds.
-const DAMAGES: usize = 100;
+const DAMAGES: u32 = 100;
+/// Repairs at the smallest size are to be done within this time, 99 of 100.
+const GOAL_MS: f64 = 100.0;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Results(Vec<Size>);
 
 /// All figures of one size, in milliseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Size {
     services: u32,
     start: Vec<f64>,
@@ -44,60 +37,99 @@ struct Size {
     repairs: Vec<Repairs>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Repairs {
-    damage: &'static str,
+    damage: String,
     took: Vec<f64>,
 }
 
 fn main() -> ExitCode {
-    end(run())
+    harness::run::<Results>()
 }
 
-fn run() -> Result<()> {
-    if let Err(error) = playground::namespace::Namespace::create() {
-        bail!("this benchmark makes network namespaces and needs root for it: {error}");
+impl Bench for Results {
+    fn measure(is_quick: bool) -> Result<Self> {
+        let sizes = SIZES.iter().take(if is_quick { 1 } else { SIZES.len() });
+        let measured = sizes.map(|size| step(format!("{} services", number(*size)), || measure(*size)));
+        Ok(Self(measured.collect::<Result<_>>()?))
     }
-    let sizes = if has("--quick") { &SIZES[..1] } else { &SIZES[..] };
-    let results = sizes.iter().map(|services| measure(*services)).collect::<Result<Vec<_>>>()?;
-    println!("{}", page::render(&results).trim_end());
-    write_json(&results)
+
+    fn page(&self) -> Page {
+        let Self(sizes) = self;
+        Page::new("From the start of the process, or from the moment the damage is in force, until the kernel holds everything; in ms.")
+            .text(moments(sizes))
+            .text(goal(&sizes[0]))
+    }
+}
+
+/// A portway that is in sync, and how long that took in milliseconds.
+fn start(services: u32) -> Result<(Node, f64)> {
+    let mut node = Node::new(env!("CARGO_BIN_EXE_portway"), services)?;
+    manifests::write(&node.folder, services)?;
+    let took = node.start(&manifests::ARGUMENTS)?;
+    Ok((node, ms(took)))
 }
 
 fn measure(services: u32) -> Result<Size> {
-    let begun = Instant::now();
-    eprint!("{services} services: starts …");
-    let mut start = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut node = Node::new(services)?;
-        start.push(milliseconds(node.start(&[])?));
-        node.stop()?;
-    }
-    let mut node = Node::new(services)?;
-    node.start(&[])?;
-    eprint!(" restarts …");
-    let mut restart = Vec::new();
-    for _ in 0..ROUNDS {
+    let starts = rounds(0, ROUNDS, |_| Ok(start(services)?.1))?;
+    let (mut node, _) = start(services)?;
+    let restart = rounds(0, ROUNDS, |_| {
         node.kill()?;
-        restart.push(milliseconds(node.start(&[])?));
-    }
-    eprint!(" hand-overs …");
-    let mut hand_over = Vec::new();
-    for _ in 0..ROUNDS {
-        hand_over.push(milliseconds(node.start(&["--take-over"])?));
-    }
-    eprint!(" repairs …");
+        Ok(ms(node.start(&manifests::ARGUMENTS)?))
+    })?;
+    let take_over = [&manifests::ARGUMENTS[..], &["--take-over"]].concat();
+    let hand_over = rounds(0, ROUNDS, |_| Ok(ms(node.start(&take_over)?)))?;
     let count = if services == SIZES[0] { DAMAGES } else { DAMAGES / 10 };
-    let mut repairs = Vec::new();
-    for damage in Damage::ALL {
-        let took = (0..count).map(|turn| damage.time(&node, turn).map(milliseconds));
-        repairs.push(Repairs { damage: damage.name(), took: took.collect::<Result<_>>()? });
-    }
-    node.stop()?;
-    eprintln!(" {:.0} s", begun.elapsed().as_secs_f64());
-    Ok(Size { services, start, restart, hand_over, repairs })
+    let repairs = Damage::ALL.iter().map(|damage| {
+        let took = rounds(0, count, |turn| Ok(ms(damage.time(&node, turn)?)))?;
+        Ok(Repairs { damage: damage.name().into(), took })
+    });
+    let repairs = repairs.collect::<Result<_>>()?;
+    Ok(Size { services, start: starts, restart, hand_over, repairs })
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+/// A moment, and its figure at a size.
+type Row = (String, Box<dyn Fn(&Size) -> String>);
+
+fn moments(sizes: &[Size]) -> String {
+    let of = |name: &str, figure: fn(&Size) -> &Vec<f64>| -> Row {
+        (name.to_owned(), Box::new(move |size| format!("{:.0}", median(figure(size).iter().copied()))))
+    };
+    let repair = |(at, repairs): (usize, &Repairs)| -> Row {
+        let name = format!("{}, repaired: p50 / p99", repairs.damage);
+        (name, Box::new(move |size| size.repairs[at].shown()))
+    };
+    let mut rows = vec![
+        of("start on an empty kernel", |size| &size.start),
+        of("kill -9 and start again", |size| &size.restart),
+        of("hand-over (`--take-over`)", |size| &size.hand_over),
+    ];
+    rows.extend(sizes[0].repairs.iter().enumerate().map(repair));
+    let heads: Vec<String> = sizes.iter().map(|size| format!("{} services", number(size.services))).collect();
+    let cells: Vec<_> = sizes.iter().map(|size| move |(_, figure): &Row| figure(size)).collect();
+    let mut columns: Vec<harness::page::Column<'_, Row>> = vec![("moment", &|(name, _)| name.clone())];
+    columns.extend(heads.iter().zip(&cells).map(|(head, cell)| (&**head, cell as &dyn Fn(&Row) -> String)));
+    table(&rows).columns(&columns)
+}
+
+/// The only goal.
+fn goal(size: &Size) -> String {
+    let worst = size.repairs.iter().map(|repairs| repairs.spread().p99).fold(0.0, f64::max);
+    format!(
+        "Goal: 99 of 100 repairs within {GOAL_MS:.0} ms at {}: {worst:.1} ms, {} ({} of each kind; at larger sizes a tenth).",
+        number(size.services),
+        if worst <= GOAL_MS { "met" } else { "missed" },
+        size.repairs[0].took.len(),
+    )
+}
+
+impl Repairs {
+    fn spread(&self) -> Spread {
+        Spread::of(self.took.iter().copied())
+    }
+
+    fn shown(&self) -> String {
+        let Spread { median, p99, .. } = self.spread();
+        format!("{median:.1} / {p99:.1}")
+    }
 }

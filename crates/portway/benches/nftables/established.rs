@@ -9,17 +9,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dataplane::{Dataplane as _, Scope};
+use harness::cluster::{self, PORT};
+use harness::rounds;
 use kernel_sim::sysctl::Simulated;
-use model::Event;
-use model::facts::Fact;
 use playground::{Family, Options, Playground};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{self, PORT};
-use crate::proxy::Proxy;
+use crate::Proxy;
 
 /// Rounds, each with and without the rule.
-pub(crate) const ROUNDS: usize = 25;
+pub(crate) const ROUNDS: u32 = 25;
 /// Slices of a turn, of which the quickest counts.
 const SLICES: usize = 40;
 /// Exchanges in a slice: one byte there, one back.
@@ -28,7 +28,7 @@ const EXCHANGES: u32 = 500;
 const BLOCKS: u32 = 64;
 const BLOCK: usize = 64 * 1024;
 const SERVER_PORT: u16 = 8080;
-const SERVICES: u32 = 10;
+pub(crate) const SERVICES: u32 = 10;
 const LOOSE: &str = "net/netfilter/nf_conntrack_tcp_loose";
 
 /// One round: nanoseconds without and with the rule.
@@ -70,16 +70,15 @@ pub(crate) fn measure() -> Result<Vec<Round>> {
     let playground = Playground::new(&options)?;
     let node = playground.node("a");
     let (web, client) = (playground.place("web-a-0"), playground.place("client-a"));
-    let (mut proxy, ..) = Proxy::start(node.place().namespace(), facts::cluster(SERVICES))?;
-    let slice = facts::slice(0, &[web.address(Family::V4)]);
-    proxy.change(vec![Event::Apply(Fact::EndpointSlice(slice))])?;
+    let (mut proxy, _) = crate::start(node.place().namespace(), cluster::facts(SERVICES))?;
+    proxy.change(vec![cluster::with_endpoints(0, &[web.address(Family::V4)])])?;
     let listener = web.run(|| TcpListener::bind(web.at(Family::V4, SERVER_PORT)))??;
-    let service = SocketAddr::new(facts::cluster_ip(0).into(), PORT);
+    let service = SocketAddr::new(cluster::cluster_ip(0).into(), PORT);
     let mut pair =
         Pair { client: client.run(|| TcpStream::connect(service))??, server: listener.accept()?.0 };
     pair.client.set_nodelay(true)?;
     pair.server.set_nodelay(true)?;
-    (0..ROUNDS).map(|round| pair.round(&mut proxy, round)).collect()
+    rounds(0, ROUNDS, |i| pair.round(&mut proxy, i as usize))
 }
 
 /// Both ends of one connection.
@@ -93,7 +92,7 @@ impl Pair {
         let mut measured = Round { exchange_ns: [0.0; 2], block_ns: [0.0; 2] };
         // Who comes first changes, too.
         for turn in [round % 2, (round + 1) % 2] {
-            proxy.resync(Simulated::new([(LOOSE, ["0", "1"][turn])])).context("cannot switch the rule")?;
+            switch(proxy, ["0", "1"][turn]).context("cannot switch the rule")?;
             measured.exchange_ns[turn] = quickest(|| self.exchanges(), EXCHANGES)?;
             measured.block_ns[turn] = quickest(|| self.blocks(), BLOCKS)?;
         }
@@ -119,6 +118,14 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// Compares everything, as if the kernel had this setting, on which the rule depends.
+fn switch(proxy: &mut Proxy, loose: &str) -> Result<()> {
+    *proxy.mode.settings() = Simulated::new([(LOOSE, loose)]);
+    proxy.mode.sync(&proxy.table, Scope::Everything)?;
+    proxy.settle()?;
+    Ok(())
 }
 
 /// Nanoseconds of one of `count` in the quickest slice; the first is not counted.

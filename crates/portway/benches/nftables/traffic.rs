@@ -8,19 +8,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use model::Event;
-use model::facts::Fact;
+use harness::cluster::{self, ENDPOINTS, PORT};
+use harness::{Quantiles, Spread, rounds};
 use playground::{Family, Latencies, Node, Options, Place, Playground, Ports, Work, connect_latencies, many};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{self, ENDPOINTS, PORT};
-use crate::proxy::Proxy;
+use crate::Proxy;
 
 /// Rounds; each is long enough to stand for itself.
-pub(crate) const ROUNDS: usize = 7;
+pub(crate) const ROUNDS: u32 = 7;
 /// Connects of each way in a round.
 pub(crate) const CONNECTS: usize = 2_000;
 /// Connections of each way in a round of throughput.
@@ -51,6 +50,12 @@ pub(crate) struct Round {
     pub(crate) straight_per_second: f64,
 }
 
+impl Traffic {
+    pub(crate) fn spread(&self, figure: fn(&Round) -> f64) -> Spread {
+        Spread::of(self.rounds.iter().map(figure))
+    }
+}
+
 impl Round {
     /// Through the service, as a multiple of straight.
     pub(crate) fn ratio(&self) -> f64 {
@@ -63,8 +68,7 @@ pub(crate) fn measure(services: u32) -> Result<Traffic> {
     let ground = Ground::new(services)?;
     ground.check()?;
     ground.connects(WARM_UP)?;
-    let rounds = (0..ROUNDS).map(|_| ground.round()).collect::<Result<_>>()?;
-    Ok(Traffic { services, rounds })
+    Ok(Traffic { services, rounds: rounds(0, ROUNDS, |_| ground.round())? })
 }
 
 /// Two nodes; the first has the rules.
@@ -82,12 +86,12 @@ impl Ground {
             Options { clients_per_node: 1, servers_per_node: pods, serve: Some(ports), ..Options::default() };
         let playground = Playground::new(&options)?;
         let node = playground.node("a");
-        let (mut proxy, ..) = Proxy::start(node.place().namespace(), facts::cluster(services))?;
+        let (mut proxy, _) = crate::start(node.place().namespace(), cluster::facts(services))?;
         forget_quickly(node)?;
         let last = services - 1;
         let addresses: Vec<IpAddr> = node.webs().map(|web| web.address(Family::V4)).collect();
-        proxy.change(vec![Event::Apply(Fact::EndpointSlice(facts::slice(last, &addresses)))])?;
-        let service = SocketAddr::new(facts::cluster_ip(last).into(), PORT);
+        proxy.change(vec![cluster::with_endpoints(last, &addresses)])?;
+        let service = SocketAddr::new(cluster::cluster_ip(last).into(), PORT);
         Ok(Self { playground, service, _proxy: proxy })
     }
 
@@ -122,35 +126,25 @@ impl Ground {
         let each = count.div_ceil(in_turn.len() / 2);
         let sampled = connect_latencies(self.client("a"), &in_turn, each)?;
         let bare = connect_latencies(self.client("b"), &self.pods("b"), each)?;
-        let all = |latencies: &mut dyn Iterator<Item = &Latencies>| {
-            median_us(latencies.flat_map(Latencies::sorted).copied())
-        };
-        Ok([
-            all(&mut sampled.iter().step_by(2)),
-            all(&mut sampled.iter().skip(1).step_by(2)),
-            all(&mut bare.iter()),
-        ])
+        let [service, straight] = [0, 1].map(|first| median_us(sampled.iter().skip(first).step_by(2)));
+        Ok([service, straight, median_us(bare.iter())])
     }
 
     /// Connections per second, by one asker for each of the destinations.
     fn rate(&self, destinations: &[SocketAddr]) -> Result<f64> {
         let (client, each) = (self.client("a"), CONNECTIONS / destinations.len());
-        let work = Work { parallel: 1, ..Work::default() };
+        let work = &Work { parallel: 1, ..Work::default() };
         let start = Instant::now();
-        let answered: u64 = thread::scope(|scope| {
-            let askers: Vec<_> = destinations
-                .iter()
-                .map(|destination| scope.spawn(|| many(client, *destination, each, &work)))
-                .collect();
-            askers.into_iter().map(|asker| asker.join().expect("an asker does not panic")).try_fold(
-                0,
-                |sum, stats| -> Result<u64> {
-                    let stats = stats?;
-                    ensure!(stats.failed == 0, "connections failed: {stats}");
-                    Ok(sum + stats.ok)
-                },
-            )
+        let stats = thread::scope(|scope| {
+            let ask = |destination| scope.spawn(move || many(client, destination, each, work));
+            let askers: Vec<_> = destinations.iter().map(|destination| ask(*destination)).collect();
+            let answers = askers.into_iter().map(|asker| asker.join().expect("an asker does not panic"));
+            answers.collect::<Result<Vec<_>, _>>()
         })?;
+        for stats in &stats {
+            ensure!(stats.failed == 0, "connections failed: {stats}");
+        }
+        let answered: u64 = stats.iter().map(|stats| stats.ok).sum();
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         Ok(answered as f64 / start.elapsed().as_secs_f64())
     }
@@ -167,6 +161,6 @@ fn forget_quickly(node: &Node) -> Result<()> {
     Ok(())
 }
 
-fn median_us(samples: impl Iterator<Item = Duration>) -> f64 {
-    crate::samples::Quantiles::of(samples).p50_us
+fn median_us<'a>(latencies: impl Iterator<Item = &'a Latencies>) -> f64 {
+    Quantiles::of(latencies.flat_map(Latencies::sorted).copied()).p50_us
 }

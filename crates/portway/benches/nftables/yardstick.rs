@@ -6,17 +6,17 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use harness::cluster::{self, ENDPOINTS, PORT};
+use harness::{Cpu, Quantiles, median, memory_mib, ms, rounds};
 use playground::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
-use crate::cold::Cold;
-use crate::facts::{self, ENDPOINTS, PORT};
-use crate::process::{Cpu, memory_mib};
-use crate::samples::{Quantiles, Spread};
+use crate::Cold;
 
 /// Who takes longer is stopped.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -38,21 +38,15 @@ pub(crate) struct Yardstick {
 impl Yardstick {
     /// How many times longer it took than our own cold sync.
     pub(crate) fn times_slower(&self) -> Option<f64> {
-        Some(self.cold.as_ref()?.wall_ms / median(self.beside.iter().map(Cold::wall_ms))?)
+        Some(self.cold.as_ref()?.wall_ms / median(self.beside.iter().map(Cold::wall_ms)))
     }
 
     /// How many times more CPU it took.
     pub(crate) fn times_the_cpu(&self) -> Option<f64> {
         let cold = self.cold.as_ref()?;
-        let ours = median(self.beside.iter().map(|ours| ours.user_ms + ours.system_ms))?;
-        Some((cold.user_ms + cold.system_ms) / ours)
+        let ours = median(self.beside.iter().map(|ours| ours.user_ms + ours.system_ms));
+        Some((cold.user_ms + cold.system_ms) / ours).filter(|times| times.is_finite())
     }
-}
-
-fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut figures = figures.peekable();
-    figures.peek()?;
-    Some(Spread::of(figures).median).filter(|median| *median > 0.0)
 }
 
 /// One run of `nft -f -`.
@@ -65,12 +59,6 @@ pub(crate) struct Load {
     pub(crate) rss_peak_mib: f64,
 }
 
-/// Whether there is an `nft` to measure with.
-pub(crate) fn is_available() -> bool {
-    let version = Command::new("nft").arg("--version").stdout(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
-}
-
 /// Loads the layout, then adds to it.
 pub(crate) fn measure(services: u32) -> Result<Yardstick> {
     let namespace = Namespace::create()?;
@@ -78,13 +66,13 @@ pub(crate) fn measure(services: u32) -> Result<Yardstick> {
     if cold.is_none() {
         return Ok(Yardstick { services, cold, added: None, beside: Vec::new() });
     }
-    let mut times = Vec::new();
-    for n in services..services + ADDED {
+    let added = rounds(0, ADDED, |i| {
         let start = Instant::now();
-        load(&namespace, &one_more(n))?.context("adding one service took longer than the limit")?;
-        times.push(start.elapsed());
-    }
-    Ok(Yardstick { services, cold, added: Some(Quantiles::of(times.into_iter())), beside: Vec::new() })
+        load(&namespace, &one_more(services + i))?
+            .context("adding one service took longer than the limit")?;
+        Ok(start.elapsed())
+    })?;
+    Ok(Yardstick { services, cold, added: Some(Quantiles::of(added)), beside: Vec::new() })
 }
 
 fn load(namespace: &Namespace, ruleset: &str) -> Result<Option<Load>> {
@@ -100,8 +88,8 @@ fn load(namespace: &Namespace, ruleset: &str) -> Result<Option<Load>> {
         _ => drop(input),
     }
     let Some((wall_ms, rss_peak_mib)) = wait(&mut nft, start)? else { return Ok(None) };
-    let cpu = Cpu::children()?.since(before);
-    Ok(Some(Load { wall_ms, user_ms: cpu.user_ms, system_ms: cpu.system_ms, rss_peak_mib }))
+    let Cpu { user_ms, system_ms } = Cpu::children()?.since(before);
+    Ok(Some(Load { wall_ms, user_ms, system_ms, rss_peak_mib }))
 }
 
 /// Wall time and peak memory, or `None` when the limit has passed.
@@ -111,7 +99,7 @@ fn wait(nft: &mut Child, start: Instant) -> Result<Option<(f64, f64)>> {
         peak_mib = peak_mib.max(memory_mib(&nft.id().to_string(), "VmHWM").unwrap_or_default());
         if let Some(status) = nft.try_wait()? {
             ensure!(status.success(), "`nft` refused the yardstick's rules: {status}");
-            return Ok(Some((start.elapsed().as_secs_f64() * 1e3, peak_mib)));
+            return Ok(Some((ms(start.elapsed()), peak_mib)));
         }
         if start.elapsed() > LIMIT {
             nft.kill()?;
@@ -123,30 +111,27 @@ fn wait(nft: &mut Child, start: Instant) -> Result<Option<(f64, f64)>> {
 }
 
 fn ruleset(services: u32) -> String {
-    let mut text = String::from(
-        "table ip yardstick {\n\
-         map frontends { type ipv4_addr . inet_proto . inet_service : verdict; }\n\
+    let base = "map frontends { type ipv4_addr . inet_proto . inet_service : verdict; }\n\
          chain prerouting { type nat hook prerouting priority dstnat; \
-         ip daddr . meta l4proto . th dport vmap @frontends; }\n",
-    );
-    (0..services).for_each(|n| chain(&mut text, n));
-    text.push_str("}\nadd element ip yardstick frontends {\n");
-    (0..services).for_each(|n| element(&mut text, n));
-    text.push_str("}\n");
-    text
+         ip daddr . meta l4proto . th dport vmap @frontends; }\n";
+    with_services(base, 0..services)
 }
 
 fn one_more(n: u32) -> String {
-    let mut text = String::from("table ip yardstick {\n");
-    chain(&mut text, n);
+    with_services("", n..n + 1)
+}
+
+fn with_services(base: &str, services: Range<u32>) -> String {
+    let mut text = format!("table ip yardstick {{\n{base}");
+    services.clone().for_each(|n| chain(&mut text, n));
     text.push_str("}\nadd element ip yardstick frontends {\n");
-    element(&mut text, n);
+    services.for_each(|n| element(&mut text, n));
     text.push_str("}\n");
     text
 }
 
 fn chain(text: &mut String, n: u32) {
-    let slots = facts::endpoints(n).into_iter().enumerate();
+    let slots = cluster::endpoints(n).into_iter().enumerate();
     let slots: Vec<String> = slots.map(|(i, address)| format!("{i} : {address} . 8080")).collect();
     let slots = slots.join(", ");
     let _ = writeln!(
@@ -156,5 +141,5 @@ fn chain(text: &mut String, n: u32) {
 }
 
 fn element(text: &mut String, n: u32) {
-    let _ = writeln!(text, "{} . tcp . {PORT} : goto service-{n},", facts::cluster_ip(n));
+    let _ = writeln!(text, "{} . tcp . {PORT} : goto service-{n},", cluster::cluster_ip(n));
 }

@@ -18,20 +18,18 @@ const ACCEPTORS: usize = 16;
 /// How much of bulk data is written, and read, at once.
 pub(crate) const BULK_BYTES: usize = 256 << 10;
 
-/// The ports of something: of the endpoints, or of a proxy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
-    /// Sends bytes without end.
-    pub(crate) bulk: u16,
-    /// Answers one request, then closes.
-    pub(crate) once: u16,
-    /// Answers every request.
-    pub(crate) echo: u16,
-    /// Says nothing.
-    pub(crate) idle: u16,
-    /// Answers every datagram.
-    pub(crate) datagrams: u16,
-}
+/// The ports of something, of the endpoints or of a proxy: what an endpoint does that listens there.
+pub(crate) type Ports = [u16; 5];
+/// Sends bytes without end.
+pub(crate) const BULK: usize = 0;
+/// Answers one request, then closes.
+pub(crate) const ONCE: usize = 1;
+/// Answers every request.
+pub(crate) const ECHO: usize = 2;
+/// Says nothing.
+pub(crate) const IDLE: usize = 3;
+/// Answers every datagram.
+pub(crate) const DATAGRAMS: usize = 4;
 
 /// The endpoints.
 #[derive(Debug)]
@@ -43,13 +41,13 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     pub(crate) fn start() -> Result<Self> {
         let (sender, idle) = mpsc::channel();
-        let ports = Ports {
-            bulk: serve(true, send_bulk)?,
-            once: serve(false, answer_once)?,
-            echo: serve(true, answer_all)?,
-            idle: serve(true, move |stream| drop(sender.send(stream)))?,
-            datagrams: answer_datagrams()?,
-        };
+        let ports = [
+            serve(true, send_bulk)?,
+            serve(false, answer_once)?,
+            serve(true, answer_all)?,
+            serve(true, move |stream| drop(sender.send(stream)))?,
+            answer_datagrams()?,
+        ];
         Ok(Self { ports, idle })
     }
 
@@ -117,14 +115,9 @@ fn answer_datagrams() -> io::Result<u16> {
         let (mut inbox, mut events) = (Inbox::default(), Events::with_room_for(1));
         while poll.wait(&mut events, None).is_ok() {
             let Ok(count) = inbox.receive(socket.as_fd()) else { continue };
-            let answers: Vec<Outgoing<'_>> = (0..count)
-                .map(|i| inbox.get(i))
-                .map(|datagram| Outgoing {
-                    to: datagram.from,
-                    from: datagram.to,
-                    bytes: datagram.bytes,
-                    segment: 0,
-                })
+            let datagrams = (0..count).map(|i| inbox.get(i));
+            let answers: Vec<Outgoing<'_>> = datagrams
+                .map(|one| Outgoing { to: one.from, from: one.to, bytes: one.bytes, segment: 0 })
                 .collect();
             let _lost = socket::send(socket.as_fd(), &answers);
         }

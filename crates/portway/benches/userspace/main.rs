@@ -1,7 +1,5 @@
-//! What it costs to carry connections in user space, beside HAProxy and nginx. `cargo xtask bench userspace` runs it.
-//!
-//! In: nothing, or `--quick` for short measurements, or `--only WORD` for the loads whose name has the word. Out: progress on standard error, tables (Markdown) on standard output,
-//! everything as JSON (`--json FILE`).
+//! What it costs to carry connections in user space, beside HAProxy and nginx. `cargo xtask bench userspace` runs it; `--only WORD`
+//! measures the loads whose name has the word.
 //!
 //! All proxies run at the same time, two threads each, and are measured in turn, round by round: whatever else happens on
 //! the machine happens to all of them. Clients and endpoints are threads of this process, all on loopback. Each proxy is a
@@ -9,110 +7,169 @@
 //!
 //! HAProxy and nginx are Debian's. Where they are missing their packages are unpacked aside: nothing is installed.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a benchmark prints its table and its progress"
-)]
-
-#[path = "../nftables/command.rs"]
-mod command;
-mod datagrams;
 mod endpoints;
-mod goals;
 mod load;
-#[path = "../nftables/machine.rs"]
-mod machine;
 mod page;
 mod peers;
 mod proxy;
 mod relay;
-mod results;
-#[path = "../nftables/samples.rs"]
-mod samples;
-#[path = "../nftables/table.rs"]
-mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use command::{argument, end, has, write_json};
 use endpoints::Endpoints;
-use load::Load;
-use machine::Machine;
+use harness::{Bench, Cpu, Machine, Page, Quantiles, Spread, argument, say, step};
+use load::{LOADS, Load};
 use proxy::Proxy;
-use results::{Idle, Measured, Results};
+use serde::{Deserialize, Serialize};
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Effort {
-    rounds: usize,
-    each: Duration,
-    idle: usize,
+/// Rounds, how long each measurement takes, and idle connections.
+const WHOLE: (usize, Duration, usize) = (7, Duration::from_secs(2), 10_000);
+const QUICK: (usize, Duration, usize) = (3, Duration::from_millis(700), 1_000);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Results {
+    machine: Machine,
+    /// Each proxy and its version.
+    peers: Vec<(String, String)>,
+    /// How many files a process may have open here.
+    files: u64,
+    /// How long each measurement took.
+    seconds: f64,
+    measured: Vec<Measured>,
+    idle: Vec<Idle>,
 }
 
-const WHOLE: Effort = Effort { rounds: 7, each: Duration::from_secs(2), idle: 10_000 };
-const QUICK: Effort = Effort { rounds: 3, each: Duration::from_millis(700), idle: 1_000 };
+/// A proxy under load for some seconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    round: usize,
+    load: String,
+    proxy: String,
+    cpu_seconds: f64,
+    /// Of clients and endpoints.
+    ends_cpu_seconds: f64,
+    figures: Figures,
+}
+
+/// What clients counted.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Figures {
+    /// Bytes, connections, round trips or datagrams.
+    units: u64,
+    seconds: f64,
+    latency: Option<Quantiles>,
+    lost: u64,
+}
+
+/// A proxy with very many connections that do nothing.
+#[derive(Debug, Serialize, Deserialize)]
+struct Idle {
+    proxy: String,
+    connections: usize,
+    before_kib: u64,
+    after_kib: u64,
+}
 
 fn main() -> ExitCode {
-    let result = match relay::role() {
-        Some(ports) => relay::run(ports),
-        None => run(),
-    };
-    end(result)
+    match relay::role() {
+        Some(ports) => relay::run(&ports),
+        None => harness::run::<Results>(),
+    }
 }
 
-fn run() -> Result<()> {
-    let effort = if has("--quick") { QUICK } else { WHOLE };
-    let only = argument("--only").unwrap_or_default();
-    let is_wanted = |load: &Load| load.name().contains(&only);
-    let machine = Machine::look();
-    let files = kernel::limit::raise_files().context("cannot raise the limit of open files")?;
-    let endpoints = Endpoints::start()?;
-    // Two files for each in the proxy, and two in this process, which is both ends.
-    let idle_count = effort.idle.min(usize::try_from(files.saturating_sub(1000) / 2)?);
-    let proxies = proxy::start_all(&endpoints, idle_count)?;
-    let mut measured = Vec::new();
-    for round in 1..=effort.rounds {
-        for load in Load::ALL.into_iter().filter(is_wanted) {
-            eprintln!("round {round} of {}: {}", effort.rounds, load.name());
-            for proxy in proxies.iter().filter(|proxy| proxy.can(load)) {
-                measured.push(measure(round, load, proxy, effort)?);
+impl Bench for Results {
+    const NEEDS_ROOT: bool = false;
+
+    fn measure(is_quick: bool) -> Result<Self> {
+        let (rounds, length, idle) = if is_quick { QUICK } else { WHOLE };
+        let only = argument("--only").unwrap_or_default();
+        let machine = Machine::look();
+        let files = kernel::limit::raise_files().context("cannot raise the limit of open files")?;
+        let endpoints = Endpoints::start()?;
+        // Two files for each in the proxy, and two in this process, which is both ends.
+        let idle = idle.min(usize::try_from(files.saturating_sub(1000) / 2)?);
+        let proxies = proxy::start_all(&endpoints, idle)?;
+        let mut measured = Vec::new();
+        for round in 1..=rounds {
+            for load in LOADS.iter().filter(|load| load.name.contains(&only)) {
+                say(format!("round {round} of {rounds}: {}", load.name));
+                for proxy in proxies.iter().filter(|proxy| proxy.can(load)) {
+                    measured.push(under_load(round, load, proxy, length)?);
+                }
             }
         }
+        let idle = proxies.iter().map(|proxy| hold_idle(proxy, &endpoints, idle)).collect::<Result<_>>()?;
+        let peers = proxies.iter().map(|proxy| (proxy.name.to_owned(), proxy.version.clone())).collect();
+        Ok(Self { machine, peers, files, seconds: length.as_secs_f64(), measured, idle })
     }
-    let idle = idle(&proxies, &endpoints, idle_count)?;
-    let peers = proxies.iter().map(|proxy| (proxy.name.clone(), proxy.version.clone())).collect();
-    let results = Results { machine, peers, files, seconds: effort.each.as_secs_f64(), measured, idle };
-    println!("{}", page::render(&results).trim_end());
-    write_json(&results)
+
+    fn page(&self) -> Page {
+        page::of(self)
+    }
 }
 
-fn measure(round: usize, load: Load, proxy: &Proxy, effort: Effort) -> Result<Measured> {
-    let own = || proxy::cpu_seconds(std::process::id()).unwrap_or_default();
-    let (before, own_before) = (proxy.cpu_seconds(), own());
-    let figures =
-        load.run(proxy, effort.each).with_context(|| format!("{} of {}", load.name(), proxy.name))?;
+fn under_load(round: usize, load: &Load, proxy: &Proxy, length: Duration) -> Result<Measured> {
+    let (before, own_before) = (proxy.cpu_seconds(), Cpu::own()?);
+    let figures = load.run(proxy, length).with_context(|| format!("{} of {}", load.name, proxy.name))?;
     Ok(Measured {
         round,
-        load: load.name().into(),
-        proxy: proxy.name.clone(),
+        load: load.name.into(),
+        proxy: proxy.name.into(),
         cpu_seconds: proxy.cpu_seconds() - before,
-        ends_cpu_seconds: own() - own_before,
+        ends_cpu_seconds: Cpu::own()?.since(own_before).sum_ms() / 1e3,
         figures,
     })
 }
 
 /// Memory with very many connections that do nothing.
-fn idle(proxies: &[Proxy], endpoints: &Endpoints, count: usize) -> Result<Vec<Idle>> {
-    let mut all = Vec::new();
-    for proxy in proxies {
-        eprintln!("{count} idle connections through {}", proxy.name);
+fn hold_idle(proxy: &Proxy, endpoints: &Endpoints, count: usize) -> Result<Idle> {
+    step(format!("{count} idle connections through {}", proxy.name), || {
         let before_kib = proxy.resident_kib();
-        let connections = endpoints.hold_idle(proxy.ports.idle, count)?;
-        let after_kib = proxy.resident_kib();
-        all.push(Idle { proxy: proxy.name.clone(), connections: connections.len(), before_kib, after_kib });
+        let connections = endpoints.hold_idle(proxy.ports[endpoints::IDLE], count)?.len();
+        Ok(Idle { proxy: proxy.name.into(), connections, before_kib, after_kib: proxy.resident_kib() })
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+impl Measured {
+    /// Units in a second.
+    fn rate(&self) -> f64 {
+        self.figures.units as f64 / self.figures.seconds
     }
-    Ok(all)
+
+    /// Microseconds of the proxy's processor time for a unit.
+    fn cpu_us(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.figures.units as f64
+    }
+
+    /// The same with that of clients and endpoints: what a unit costs the machine.
+    fn whole_us(&self) -> f64 {
+        (self.cpu_seconds + self.ends_cpu_seconds) * 1e6 / self.figures.units as f64
+    }
+
+    fn p50_us(&self) -> f64 {
+        self.figures.latency.map_or(f64::NAN, |latency| latency.p50_us)
+    }
+
+    fn p99_us(&self) -> f64 {
+        self.figures.latency.map_or(f64::NAN, |latency| latency.p99_us)
+    }
+}
+
+impl Idle {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    fn kib_each(&self) -> f64 {
+        self.after_kib.saturating_sub(self.before_kib) as f64 / self.connections as f64
+    }
+}
+
+impl Results {
+    /// The median and the spread of a figure of all rounds, if the proxy was under this load.
+    fn spread(&self, load: &str, proxy: &str, figure: impl Fn(&Measured) -> f64) -> Option<Spread> {
+        let rounds = self.measured.iter().filter(|one| one.load == load && one.proxy == proxy);
+        let figures: Vec<f64> = rounds.map(figure).collect();
+        (!figures.is_empty()).then(|| Spread::of(figures))
+    }
 }

@@ -1,129 +1,106 @@
-//! The figures as Markdown: printed on the screen, and a section of `docs/benchmarks.md`.
+//! The figures as Markdown, and what we set out to reach.
 
-use crate::goals;
-use crate::load::Load;
-use crate::results::{Measured, Results};
-use crate::table::table;
+use harness::{Goal, Page, Spread, table};
 
-/// The whole section, without its heading.
-pub(crate) fn render(results: &Results) -> String {
-    let mut parts = vec![head(results), goal_table(results)];
-    parts.extend(Load::ALL.map(|load| load_table(results, load)));
-    parts.push(idle_table(results));
-    parts.push(note());
-    parts.iter().map(|part| format!("{}\n", part.trim_end())).collect::<Vec<_>>().join("\n")
-}
+use crate::endpoints::BULK;
+use crate::load::{LOADS, Load};
+use crate::proxy::{HAPROXY, HAPROXY_SPLICE, NGINX, PORTWAY};
+use crate::{Idle, Measured, Results};
 
-fn head(results: &Results) -> String {
-    let machine = &results.machine;
+const IDLE_KIB: f64 = 12.0;
+
+pub(crate) fn of(results: &Results) -> Page {
     let peers: Vec<String> =
         results.peers.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    format!(
-        "Measured on {}: {} cores ({}), Linux {}; load average before the run {:.1}{}.\n\
-         {}; two threads or workers each.",
-        machine.date,
-        machine.cores,
-        machine.processor,
-        machine.kernel,
-        machine.load_before,
-        if machine.is_calm() { "" } else { ": other work shared the cores, so read wall times with care" },
-        peers.join(", "),
-    )
+    let head = results.machine.sentence("");
+    let page = Page::new(format!("{head}\n{}; two threads or workers each.", peers.join(", ")));
+    let page = page.goals("Goals", &goals(results));
+    let page = LOADS.iter().fold(page, |page, load| {
+        let (first, rest) = load.name.split_at(1);
+        page.section(format!("{}{rest}", first.to_uppercase()), load_table(results, load), "")
+    });
+    page.text(format!("**Idle connections** (a process may have {} files open here)", results.files))
+        .text(idle_table(&results.idle))
+        .text(
+            "Medians of the rounds, proxies in turn in each round. \
+             Bulk data is written and read 256 KiB at a time. \
+             A new connection is: connect, 64 bytes there, 64 bytes back, closed by the endpoint. \
+             *CPU*: user and system time of the proxy's processes; *with the ends*: and that of clients and endpoints, so what it costs the machine, which \
+             tells more than a rate where other work shares the cores. \
+             Datagrams: 64 clients with 8 on their way each.",
+        )
 }
 
-fn goal_table(results: &Results) -> String {
-    let rows: Vec<Vec<String>> = goals::judge(results)
-        .into_iter()
-        .map(|goal| vec![goal.wanted, goal.measured, if goal.is_met { "met" } else { "missed" }.into()])
+type Figure = fn(&Measured) -> f64;
+const HAPROXIES: &[&str] = &[HAPROXY, HAPROXY_SPLICE];
+/// Which load, which figure, whether it is to be at least or at most that of the better of these peers.
+const GOALS: [(usize, &str, Figure, char, &[&str]); 8] = [
+    (0, "throughput", Measured::rate, '≥', HAPROXIES),
+    (1, "throughput", Measured::rate, '≥', HAPROXIES),
+    (2, "rate", Measured::rate, '≥', HAPROXIES),
+    (3, "p50", Measured::p50_us, '≤', HAPROXIES),
+    (3, "p99", Measured::p99_us, '≤', HAPROXIES),
+    (0, "CPU for each byte", Measured::cpu_us, '≤', HAPROXIES),
+    (1, "CPU for each byte", Measured::cpu_us, '≤', HAPROXIES),
+    (4, "rate", Measured::rate, '≥', &[NGINX]),
+];
+
+fn goals(results: &Results) -> Vec<Goal> {
+    let goals = GOALS.iter().filter_map(|(load, what, figure, sign, peers)| {
+        let load = LOADS[*load].name;
+        let median = |proxy: &str| Some(results.spread(load, proxy, figure)?.median);
+        let (ours, theirs) = (median(PORTWAY)?, peers.iter().filter_map(|peer| median(peer)));
+        let (best, is_met): (f64, fn(&f64, &f64) -> bool) = match sign {
+            '≥' => (theirs.fold(f64::MIN, f64::max), f64::ge),
+            _ => (theirs.fold(f64::MAX, f64::min), f64::le),
+        };
+        let goal = format!("{load}: {what} {sign} {}'s", peers[0]);
+        Some(Goal::new(goal, format!("{:.2} ×", ours / best), is_met(&ours, &best)))
+    });
+    let idle = results.idle.iter().find(|idle| idle.proxy == PORTWAY).map(|idle| {
+        let goal = format!("at most {IDLE_KIB:.0} KiB for an idle connection");
+        Goal::new(goal, format!("{:.2} KiB", idle.kib_each()), idle.kib_each() <= IDLE_KIB)
+    });
+    goals.chain(idle).collect()
+}
+
+fn load_table(results: &Results, load: &Load) -> String {
+    let of = |proxy: &str, figure: Figure| results.spread(load.name, proxy, figure);
+    let rows: Vec<&str> = results
+        .peers
+        .iter()
+        .map(|(proxy, _)| &**proxy)
+        .filter(|proxy| of(proxy, Measured::rate).is_some())
         .collect();
-    format!("**Goals**\n\n{}", table(&["goal", "measured", ""], &rows))
-}
-
-fn load_table(results: &Results, load: Load) -> String {
-    let rows: Vec<Vec<String>> =
-        results.peers.iter().filter_map(|(proxy, _)| row(results, load, proxy)).collect();
-    let (rate, cost) = units(load);
-    let head = ["proxy", rate, "spread", "p50", "p99", cost, "with the ends", "cores busy"];
-    format!("**{}**\n\n{}", capital(load.name()), table(&head, &rows))
-}
-
-fn row(results: &Results, load: Load, proxy: &str) -> Option<Vec<String>> {
-    let rate = results.spread(load.name(), proxy, Measured::rate)?;
-    let cost = results.spread(load.name(), proxy, Measured::cpu_us)?.median;
-    let whole = results.spread(load.name(), proxy, Measured::whole_us)?.median;
-    let busy = results.spread(load.name(), proxy, |m| m.cpu_seconds / m.figures.seconds)?.median;
-    let quantile = |of: fn(&crate::samples::Quantiles) -> f64| {
-        let figure = |m: &Measured| m.figures.latency.as_ref().map_or(f64::NAN, of);
-        let median = results.spread(load.name(), proxy, figure).map_or(f64::NAN, |spread| spread.median);
-        if median.is_nan() { "–".to_owned() } else { format!("{median:.0} µs") }
+    let spread = |proxy: &str, figure: Figure| of(proxy, figure).expect("it was under this load");
+    let is_bulk = load.port == BULK;
+    let rate = |rate: f64| if is_bulk { format!("{:.2}", rate / 1e9) } else { format!("{rate:.0}") };
+    let cost = |Spread { median: us, .. }| {
+        if is_bulk { format!("{:.3} s", us * 1e3) } else { format!("{us:.1} µs") }
     };
-    Some(vec![
-        proxy.to_owned(),
-        show_rate(load, rate.median),
-        format!("{} to {}", show_rate(load, rate.least), show_rate(load, rate.most)),
-        quantile(|latency| latency.p50_us),
-        quantile(|latency| latency.p99_us),
-        show_cost(load, cost),
-        show_cost(load, whole),
-        format!("{busy:.2}"),
+    let latency = |Spread { median: us, .. }| if us.is_nan() { "–".into() } else { format!("{us:.0} µs") };
+    table(&rows).columns(&[
+        ("proxy", &|proxy| (*proxy).to_owned()),
+        (load.unit, &|proxy| rate(spread(proxy, Measured::rate).median)),
+        ("spread", &|proxy| spread(proxy, Measured::rate).range(rate)),
+        ("p50", &|proxy| latency(spread(proxy, Measured::p50_us))),
+        ("p99", &|proxy| latency(spread(proxy, Measured::p99_us))),
+        (if is_bulk { "CPU per GB" } else { "CPU each" }, &|proxy| cost(spread(proxy, Measured::cpu_us))),
+        ("with the ends", &|proxy| cost(spread(proxy, Measured::whole_us))),
+        ("cores busy", &|proxy| {
+            format!("{:.2}", spread(proxy, |one| one.cpu_seconds / one.figures.seconds).median)
+        }),
     ])
 }
 
-fn units(load: Load) -> (&'static str, &'static str) {
-    match load {
-        Load::Bulk(_) => ("GB/s", "CPU per GB"),
-        Load::Connects => ("connections/s", "CPU each"),
-        Load::RoundTrips => ("round trips/s", "CPU each"),
-        Load::Datagrams => ("answered/s", "CPU each"),
-    }
-}
-
-fn show_rate(load: Load, rate: f64) -> String {
-    match load {
-        Load::Bulk(_) => format!("{:.2}", rate / 1e9),
-        _ => format!("{rate:.0}"),
-    }
-}
-
-fn show_cost(load: Load, us: f64) -> String {
-    if matches!(load, Load::Bulk(_)) { format!("{:.3} s", us * 1e3) } else { format!("{us:.1} µs") }
-}
-
-fn idle_table(results: &Results) -> String {
-    let row = |idle: &crate::results::Idle| {
-        vec![
-            idle.proxy.clone(),
-            idle.connections.to_string(),
-            mebibytes(idle.before_kib),
-            mebibytes(idle.after_kib),
-            format!("{:.2} KiB", idle.kib_each()),
-        ]
-    };
-    let rows: Vec<_> = results.idle.iter().map(row).collect();
-    let head = ["proxy", "connections", "RSS before", "RSS with them", "each"];
-    format!(
-        "**Idle connections** (a process may have {} files open here)\n\n{}",
-        results.files,
-        table(&head, &rows)
-    )
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn mebibytes(kib: u64) -> String {
-    format!("{:.1} MiB", kib as f64 / 1024.0)
-}
-
-fn note() -> String {
-    "Medians of the rounds, proxies in turn in each round. \
-     Bulk data is written and read 256 KiB at a time. \
-     A new connection is: connect, 64 bytes there, 64 bytes back, closed by the endpoint. \
-     *CPU*: user and system time of the proxy's processes; *with the ends*: and that of clients and endpoints, so what it costs the machine, which \
-     tells more than a rate where other work shares the cores. \
-     Datagrams: 64 clients with 8 on their way each."
-        .to_owned()
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+fn idle_table(idle: &[Idle]) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let mebibytes = |kib: u64| format!("{:.1} MiB", kib as f64 / 1024.0);
+    table(idle).columns(&[
+        ("proxy", &|idle| idle.proxy.clone()),
+        ("connections", &|idle| idle.connections.to_string()),
+        ("RSS before", &|idle| mebibytes(idle.before_kib)),
+        ("RSS with them", &|idle| mebibytes(idle.after_kib)),
+        ("each", &|idle| format!("{:.2} KiB", idle.kib_each())),
+    ])
 }

@@ -28,7 +28,7 @@ impl Peers {
         }
         let aside = Self { root: folder.join("root") };
         if !aside.are_there() {
-            eprintln!("unpacking {} aside, since they are missing", PACKAGES.join(", "));
+            harness::say(format!("unpacking {} aside, since they are missing", PACKAGES.join(", ")));
             unpack(folder, &aside.root).context("HAProxy and nginx are missing and cannot be loaded")?;
         }
         Ok(aside)

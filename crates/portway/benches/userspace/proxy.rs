@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use harness::machine::version_of;
+use harness::{Cpu, process::memory_kib};
 
-use crate::endpoints::{Endpoints, Ports};
+use crate::endpoints::{DATAGRAMS, Endpoints, IDLE, Ports};
 use crate::load::Load;
 use crate::peers::Peers;
 use crate::relay;
@@ -16,7 +18,7 @@ use crate::relay;
 /// A proxy that runs.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) version: String,
     pub(crate) ports: Ports,
     has_datagrams: bool,
@@ -41,34 +43,35 @@ pub(crate) fn start_all(endpoints: &Endpoints, idle: usize) -> Result<Vec<Proxy>
 }
 
 impl Proxy {
-    pub(crate) fn can(&self, load: Load) -> bool {
-        load != Load::Datagrams || self.has_datagrams
+    pub(crate) fn can(&self, load: &Load) -> bool {
+        load.port != DATAGRAMS || self.has_datagrams
     }
 
     /// Processor time of all its processes so far.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        self.processes().iter().filter_map(|process| cpu_seconds(*process)).sum()
+        let of = |process: &String| Some(Cpu::of(process)?.sum_ms() / 1e3);
+        self.processes().iter().filter_map(of).sum()
     }
 
     /// Memory of all its processes.
     pub(crate) fn resident_kib(&self) -> u64 {
-        self.processes().iter().filter_map(|process| resident_kib(*process)).sum()
+        self.processes().iter().filter_map(|process| memory_kib(process, "VmRSS")).sum()
     }
 
-    fn processes(&self) -> Vec<u32> {
+    fn processes(&self) -> Vec<String> {
         let main = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children"));
         let children = children.unwrap_or_default();
-        [main].into_iter().chain(children.split_whitespace().filter_map(|text| text.parse().ok())).collect()
+        [main.to_string()].into_iter().chain(children.split_whitespace().map(str::to_owned)).collect()
     }
 
     fn wait_until_ready(mut self) -> Result<Self> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports.idle)).is_err() {
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[IDLE])).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} has ended ({status})", self.name);
             }
-            anyhow::ensure!(Instant::now() < deadline, "{} does not listen", self.name);
+            ensure!(Instant::now() < deadline, "{} does not listen", self.name);
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(self)
@@ -85,24 +88,24 @@ impl Drop for Proxy {
 
 fn start_portway(endpoints: &Endpoints) -> Result<Proxy> {
     let ports = free_ports()?;
-    let child = relay::start(&pairs(ports, endpoints.ports))?;
+    let child = relay::start(&pairs(ports, endpoints))?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Proxy { name: PORTWAY.into(), version, ports, has_datagrams: true, child }.wait_until_ready()
+    Proxy { name: PORTWAY, version, ports, has_datagrams: true, child }.wait_until_ready()
 }
 
 fn start_haproxy(
     endpoints: &Endpoints,
     peers: &Peers,
     folder: &Path,
-    name: &str,
+    name: &'static str,
     settings: &str,
 ) -> Result<Proxy> {
     let ports = free_ports()?;
     let mut text = settings.to_owned();
-    for (port, endpoint) in &pairs(ports, endpoints.ports)[..4] {
+    for (port, endpoint) in &pairs(ports, endpoints)[..4] {
         let _fits = writeln!(text, "listen l{port}\n bind 127.0.0.1:{port}\n server s 127.0.0.1:{endpoint}");
     }
-    let file = write(folder, &format!("haproxy-{}.cfg", ports.bulk), &text)?;
+    let file = write(folder, &format!("haproxy-{}.cfg", ports[0]), &text)?;
     let child = peers
         .command("haproxy")
         .args(["-db", "-f"])
@@ -110,13 +113,13 @@ fn start_haproxy(
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start haproxy")?;
-    let version = version(peers.command("haproxy").arg("-v"));
-    Proxy { name: name.into(), version, ports, has_datagrams: false, child }.wait_until_ready()
+    let version = version_of(peers.command("haproxy").arg("-v")).unwrap_or_default();
+    Proxy { name, version, ports, has_datagrams: false, child }.wait_until_ready()
 }
 
 fn start_nginx(endpoints: &Endpoints, peers: &Peers, folder: &Path) -> Result<Proxy> {
     let ports = free_ports()?;
-    let pairs = pairs(ports, endpoints.ports);
+    let pairs = pairs(ports, endpoints);
     let mut text = format!(
         "load_module {};\nuser root;\nworker_processes 2;\nworker_rlimit_nofile 20000;\npid {}/nginx.pid;\n\
          error_log stderr crit;\nevents {{ worker_connections 19000; }}\nstream {{\n proxy_timeout 1h;\n",
@@ -140,8 +143,8 @@ fn start_nginx(endpoints: &Endpoints, peers: &Peers, folder: &Path) -> Result<Pr
         .arg(file)
         .spawn()
         .context("cannot start nginx")?;
-    let version = version(peers.command("nginx").arg("-v"));
-    Proxy { name: NGINX.into(), version, ports, has_datagrams: true, child }.wait_until_ready()
+    let version = version_of(peers.command("nginx").arg("-v")).unwrap_or_default();
+    Proxy { name: NGINX, version, ports, has_datagrams: true, child }.wait_until_ready()
 }
 
 /// HAProxy refuses to start where the connections and pipes that it may have are more than the files.
@@ -154,32 +157,20 @@ fn haproxy(idle: usize, option: &str) -> String {
 }
 
 /// Where a proxy listens, with where it leads; UDP last.
-fn pairs(ports: Ports, endpoints: Ports) -> [(u16, u16); 5] {
-    [
-        (ports.bulk, endpoints.bulk),
-        (ports.once, endpoints.once),
-        (ports.echo, endpoints.echo),
-        (ports.idle, endpoints.idle),
-        (ports.datagrams, endpoints.datagrams),
-    ]
+fn pairs(ports: Ports, endpoints: &Endpoints) -> Vec<(u16, u16)> {
+    ports.into_iter().zip(endpoints.ports).collect()
 }
 
 /// Ports that are free now.
 fn free_ports() -> Result<Ports> {
-    let tcp = [(); 4].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let tcp = (0..4).map(bind).collect::<Result<Vec<_>, _>>()?;
     let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let mut numbers = Vec::new();
-    for listener in tcp {
-        numbers.push(listener?);
+    let mut ports = [udp.local_addr()?.port(); 5];
+    for (port, listener) in ports.iter_mut().zip(&tcp) {
+        *port = listener.local_addr()?.port();
     }
-    let port = |number: usize| numbers[number].local_addr().map(|at| at.port());
-    Ok(Ports {
-        bulk: port(0)?,
-        once: port(1)?,
-        echo: port(2)?,
-        idle: port(3)?,
-        datagrams: udp.local_addr()?.port(),
-    })
+    Ok(ports)
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
@@ -187,26 +178,4 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
-}
-
-/// The first word with a dot in what a program says of itself.
-fn version(command: &mut Command) -> String {
-    let Ok(output) = command.output() else { return "unknown".into() };
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let mut words = text.split(|c: char| c.is_whitespace() || c == '/' || c == '-');
-    let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
-    words.find(is_version).unwrap_or("unknown").to_owned()
-}
-
-pub(crate) fn cpu_seconds(process: u32) -> Option<f64> {
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
-    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some((user + system) / TICKS_PER_SECOND)
-}
-
-fn resident_kib(process: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
 }

@@ -2,8 +2,7 @@
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 use dataplane::relay::{At, Listener, ListenerId, Options, Purpose, Relay, Relays as _};
@@ -23,7 +22,7 @@ pub(crate) fn role() -> Option<Vec<String>> {
 
 /// Starts this program in the role.
 pub(crate) fn start(pairs: &[(u16, u16)]) -> Result<Child> {
-    let program: PathBuf = std::env::current_exe().context("cannot tell which program this is")?;
+    let program = std::env::current_exe().context("cannot tell which program this is")?;
     Command::new(program)
         .arg(ROLE)
         .args(pairs.iter().map(|(port, endpoint)| format!("{port}:{endpoint}")))
@@ -32,11 +31,22 @@ pub(crate) fn start(pairs: &[(u16, u16)]) -> Result<Child> {
         .context("cannot start the relay")
 }
 
-/// The role: carries until standard input ends.
-pub(crate) fn run(pairs: Vec<String>) -> Result<()> {
+/// The role, in this process.
+pub(crate) fn run(pairs: &[String]) -> ExitCode {
+    match carry(pairs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            harness::say(format!("the relay: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Carries until standard input ends.
+fn carry(pairs: &[String]) -> Result<()> {
     let mut relay = Relay::start(Options { workers: 2, ..Options::default() })?;
     let last = pairs.len() - 1;
-    for (number, pair) in pairs.into_iter().enumerate() {
+    for (number, pair) in pairs.iter().enumerate() {
         let (port, endpoint) = pair.split_once(':').context("PORT:ENDPOINT")?;
         let protocol = if number == last { Protocol::Udp } else { Protocol::Tcp };
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse()?));

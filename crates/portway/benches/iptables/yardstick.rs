@@ -5,7 +5,6 @@
 //! than that, the fixed chains of `filter` too, so the comparison is a mild one.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use dataplane::iptables::{Chain, Options, PortRules, Renderer, TO_SERVICES};
 use kernel::xtables::{Family, Programs, Xtables as _};
 use model::{ForwardingTable, ServiceName};
 
-use crate::results::Program;
+use crate::programs::Program;
 
 /// A chain of nobody's.
 const CHAIN: &str = "PORTWAY-BENCH";
@@ -56,7 +55,7 @@ pub(crate) fn chains(table: &ForwardingTable, service: &ServiceName) -> Vec<Chai
 }
 
 /// What upstream would restore when a service's chains go from `before` to what they are now.
-pub(crate) fn text(table: &ForwardingTable, service: &ServiceName, before: &[Chain]) -> String {
+pub(crate) fn habit(table: &ForwardingTable, service: &ServiceName, before: &[Chain]) -> String {
     let options = Options::default();
     let renderer = Renderer::new(table, model::Family::V4, &options);
     let now = chains(table, service);
@@ -66,20 +65,15 @@ pub(crate) fn text(table: &ForwardingTable, service: &ServiceName, before: &[Cha
     let kept: BTreeSet<&str> = now.iter().map(|chain| chain.name.as_str()).collect();
     let gone: Vec<&Chain> = before.iter().filter(|chain| !kept.contains(chain.name.as_str())).collect();
     let mut text = String::from("*nat\n:KUBE-SERVICES - [0:0]\n");
-    // Writing to a string cannot fail.
-    for chain in now.iter().chain(gone.iter().copied()) {
-        let _ = writeln!(text, ":{} - [0:0]", chain.name);
-    }
-    for rule in services {
-        let _ = writeln!(text, "-A KUBE-SERVICES {rule}");
-    }
-    for chain in &now {
-        for rule in &chain.rules {
-            let _ = writeln!(text, "-A {} {rule}", chain.name);
-        }
-    }
-    for chain in gone {
-        let _ = writeln!(text, "-X {}", chain.name);
+    let chains = now.iter().chain(gone.iter().copied());
+    let declared = chains.map(|chain| format!(":{} - [0:0]", chain.name));
+    let services = services.map(|rule| format!("-A KUBE-SERVICES {rule}"));
+    let own =
+        now.iter().flat_map(|chain| chain.rules.iter().map(move |rule| format!("-A {} {rule}", chain.name)));
+    let deleted = gone.iter().map(|chain| format!("-X {}", chain.name));
+    for line in declared.chain(services).chain(own).chain(deleted) {
+        text.push_str(&line);
+        text.push('\n');
     }
     text.push_str("COMMIT\n");
     text
