@@ -3,11 +3,9 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
+use harness::cluster::ENDPOINTS;
 use mockapi::objects::{node, service, service_cidr, slice};
 use mockapi::{MockApi, NODES, Options, SERVICE_CIDRS, SERVICES, SLICES};
-
-/// Endpoints of each Service.
-const ENDPOINTS: u32 = 4;
 
 /// A server with so many Services.
 #[derive(Debug)]

@@ -113,7 +113,7 @@ fn start_haproxy(
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start haproxy")?;
-    let version = version_of(peers.command("haproxy").arg("-v")).unwrap_or_default();
+    let version = version_of(peers.command("haproxy").arg("-v")).unwrap_or_else(|| "unknown".into());
     Proxy { name, version, ports, has_datagrams: false, child }.wait_until_ready()
 }
 
@@ -143,7 +143,7 @@ fn start_nginx(endpoints: &Endpoints, peers: &Peers, folder: &Path) -> Result<Pr
         .arg(file)
         .spawn()
         .context("cannot start nginx")?;
-    let version = version_of(peers.command("nginx").arg("-v")).unwrap_or_default();
+    let version = version_of(peers.command("nginx").arg("-v")).unwrap_or_else(|| "unknown".into());
     Proxy { name: NGINX, version, ports, has_datagrams: true, child }.wait_until_ready()
 }
 

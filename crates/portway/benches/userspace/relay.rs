@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 use dataplane::relay::{At, Listener, ListenerId, Options, Purpose, Relay, Relays as _};
@@ -11,39 +11,22 @@ use model::net::{Family, Protocol};
 use model::table::How;
 use model::{Endpoint, Pool, ServiceName, ServicePortId};
 
-/// The first argument that asks for this role; a pair `PORT:ENDPOINT` for each listener follows, UDP last.
-const ROLE: &str = "--as-relay";
-
-/// The pairs of ports, if this process has the role.
-pub(crate) fn role() -> Option<Vec<String>> {
-    let mut arguments = std::env::args().skip(1);
-    (arguments.next()? == ROLE).then(|| arguments.collect())
-}
-
-/// Starts this program in the role.
+/// Starts this program in the role; UDP is the last pair.
 pub(crate) fn start(pairs: &[(u16, u16)]) -> Result<Child> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
+    let pairs: Vec<String> = pairs.iter().map(|(port, endpoint)| format!("{port}:{endpoint}")).collect();
     Command::new(program)
-        .arg(ROLE)
-        .args(pairs.iter().map(|(port, endpoint)| format!("{port}:{endpoint}")))
+        .args(["--part", "relay", "--services", "0", "--pairs", &pairs.join(",")])
         .stdin(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()
         .context("cannot start the relay")
 }
 
-/// The role, in this process.
-pub(crate) fn run(pairs: &[String]) -> ExitCode {
-    match carry(pairs) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            harness::say(format!("the relay: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Carries until standard input ends.
-fn carry(pairs: &[String]) -> Result<()> {
+pub(crate) fn carry() -> Result<()> {
+    let pairs = harness::argument("--pairs").context("the relay needs --pairs PORT:ENDPOINT,…")?;
+    let pairs: Vec<&str> = pairs.split(',').collect();
     let mut relay = Relay::start(Options { workers: 2, ..Options::default() })?;
     let last = pairs.len() - 1;
     for (number, pair) in pairs.iter().enumerate() {
