@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`bench`] | [`Bench`], the command line, progress |
+//! | [`mod@bench`] | [`Bench`], the command line, progress |
 //! | [`process`] | fresh processes to measure in; CPU time and memory |
 //! | [`samples`] | rounds, and many figures as a few |
 //! | [`page`], [`picture`] | goals, tables and text as Markdown; lines as SVG |
