@@ -142,7 +142,7 @@ impl ControlPlane {
         }
         let mut pending = Pending::default();
         pending.keys.insert(our_service_cidr_key());
-        let mut embedded = Self {
+        let mut control_plane = Self {
             ranges,
             store,
             now,
@@ -161,8 +161,8 @@ impl ControlPlane {
             host_reports: Vec::new(),
             is_first: true,
         };
-        embedded.set_host_addresses(&host.own_addresses());
-        Ok(embedded)
+        control_plane.set_host_addresses(&host.own_addresses());
+        Ok(control_plane)
     }
 
     /// These are the addresses of this host. No Service is given one that it does not name.
@@ -570,7 +570,8 @@ mod tests {
             service_cidrs: vec![net("10.96.0.0/16"), net("fd00:96::/112")],
             load_balancer_cidrs: Vec::new(),
             node_port_range: 30000..=32767,
-            state_dir: std::env::temp_dir().join(format!("portway-embedded-{name}-{}", std::process::id())),
+            state_dir: std::env::temp_dir()
+                .join(format!("portway-control-plane-{name}-{}", std::process::id())),
             dry_run: false,
         }
     }
@@ -596,8 +597,8 @@ mod tests {
         })
     }
 
-    fn waiting(embedded: &ControlPlane) -> Vec<String> {
-        let waiting = embedded.waiting().map(|waiting| &waiting.services);
+    fn waiting(control_plane: &ControlPlane) -> Vec<String> {
+        let waiting = control_plane.waiting().map(|waiting| &waiting.services);
         waiting.into_iter().flatten().map(ToString::to_string).collect()
     }
 
@@ -605,17 +606,17 @@ mod tests {
     fn a_full_or_read_only_state_folder_holds_back_only_what_needs_a_new_address() {
         for errno in [ENOSPC, EROFS] {
             let options = options("fault");
-            let mut embedded = open(&options);
-            let before = embedded.apply(&[service("held", &json!({}))]).expect("it is written");
+            let mut control_plane = open(&options);
+            let before = control_plane.apply(&[service("held", &json!({}))]).expect("it is written");
             let held = told(&before, "held").expect("it has its addresses").cluster_ips;
-            embedded.store.fault = Some(errno);
+            control_plane.store.fault = Some(errno);
             let changes = [
                 service("new", &json!({})),
                 service("wish", &json!({ "clusterIPs": ["10.96.0.77"] })),
                 service("held", &json!({ "type": "NodePort" })),
             ];
-            let events = embedded.apply(&changes).expect("all else goes on");
-            assert_eq!(waiting(&embedded), ["default/held", "default/new", "default/wish"]);
+            let events = control_plane.apply(&changes).expect("all else goes on");
+            assert_eq!(waiting(&control_plane), ["default/held", "default/new", "default/wish"]);
             let held_now = told(&events, "held").expect("its type changed");
             assert_eq!(held_now.cluster_ips, held, "only its node port waits");
             assert!(held_now.ports[0].node_port.is_none());
@@ -629,12 +630,12 @@ mod tests {
             // What another process sees is what is on the disk.
             assert_eq!(open(&options).store.ledger().tenants().count(), 1);
             // A wish for another address waits, and the old one is served until then.
-            let events = embedded.apply(&[service("held", &json!({ "clusterIPs": ["10.96.0.78"] }))]);
+            let events = control_plane.apply(&[service("held", &json!({ "clusterIPs": ["10.96.0.78"] }))]);
             let events = events.expect("all else goes on");
             assert_eq!(told(&events, "held").map(|service| service.cluster_ips), Some(held));
-            embedded.store.fault = None;
-            let events = embedded.apply(&[]).expect("it is written");
-            assert_eq!(waiting(&embedded), [""; 0]);
+            control_plane.store.fault = None;
+            let events = control_plane.apply(&[]).expect("it is written");
+            assert_eq!(waiting(&control_plane), [""; 0]);
             let ips = told(&events, "wish").expect("it has its address").cluster_ips;
             assert_eq!(ips.v4, "10.96.0.77".parse().ok());
             assert!(told(&events, "new").is_some_and(|service| service.cluster_ips.v6.is_some()));
@@ -645,16 +646,16 @@ mod tests {
     #[test]
     fn a_service_that_goes_and_comes_back_on_a_read_only_folder_keeps_its_address() {
         let options = options("presence");
-        let mut embedded = open(&options);
-        let before = embedded.apply(&[service("held", &json!({}))]).expect("it is written");
+        let mut control_plane = open(&options);
+        let before = control_plane.apply(&[service("held", &json!({}))]).expect("it is written");
         let held = told(&before, "held").map(|service| service.cluster_ips);
-        embedded.store.fault = Some(EROFS);
+        control_plane.store.fault = Some(EROFS);
         let Change::Apply(object) = service("held", &json!({})) else { unreachable!("it is applied") };
-        let gone = embedded.apply(&[Change::Delete(object.key)]).expect("all goes on");
+        let gone = control_plane.apply(&[Change::Delete(object.key)]).expect("all goes on");
         assert!(gone.iter().any(|event| matches!(event, Event::DeleteService(_))), "{gone:?}");
-        let back = embedded.apply(&[service("held", &json!({}))]).expect("all goes on");
+        let back = control_plane.apply(&[service("held", &json!({}))]).expect("all goes on");
         assert_eq!(told(&back, "held").map(|service| service.cluster_ips), held);
-        assert_eq!(waiting(&embedded), [""; 0]);
+        assert_eq!(waiting(&control_plane), [""; 0]);
         std::fs::remove_dir_all(&options.state_dir).expect("it is ours");
     }
 }
