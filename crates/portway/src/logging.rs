@@ -77,24 +77,29 @@ struct Chosen {
     ignored: Vec<String>,
 }
 
-/// `asked` is a list such as `info,apiserver=debug`: of two parts that speak of the same, the later one counts. Where it is empty, the
-/// level counts.
+/// `asked` is a list such as `info,apiserver=debug`: of two parts that speak of the same, the later one counts. Where nothing of it is
+/// understood, the level counts.
 fn filter(asked: &str, level: LevelFilter) -> Chosen {
-    let mut targets = Targets::new().with_targets(FOREIGN.map(|name| (name, LevelFilter::OFF)));
-    let mut ignored = Vec::new();
-    if asked.is_empty() {
-        targets = targets.with_default(level);
-    }
+    // What is ignored is told from here, however little is logged.
+    let mut targets = Targets::new().with_target(module_path!(), LevelFilter::WARN);
+    targets = targets.with_targets(FOREIGN.map(|name| (name, LevelFilter::OFF)));
+    let (mut ignored, mut is_chosen) = (Vec::new(), false);
     for part in asked.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let Ok(wish) = part.parse::<Targets>() else {
             ignored.push(part.to_owned());
             continue;
         };
-        targets = wish.default_level().map_or(targets.clone(), |level| targets.with_default(level));
+        is_chosen = true;
+        if let Some(level) = wish.default_level() {
+            targets = targets.with_default(level);
+        }
         for (name, level) in &wish {
             let names = if name == "portway" { PORTWAY.to_vec() } else { vec![name] };
             targets = targets.with_targets(names.into_iter().map(|name| (name, level)));
         }
+    }
+    if !is_chosen {
+        targets = targets.with_default(level);
     }
     Chosen { targets, ignored }
 }
@@ -174,5 +179,14 @@ mod tests {
         let chosen = filter("agent=loud,debug", LevelFilter::WARN);
         assert_eq!(chosen.ignored, ["agent=loud"]);
         assert!(chosen.targets.would_enable("agent", &Level::DEBUG));
+    }
+
+    #[test]
+    fn a_wish_of_which_nothing_is_understood_silences_nobody() {
+        let chosen = filter("agent=loud", LevelFilter::INFO);
+        assert!(chosen.targets.would_enable("dataplane", &Level::INFO));
+        let chosen = filter("agent=off,kernel=loud", LevelFilter::INFO);
+        assert_eq!(chosen.ignored, ["kernel=loud"]);
+        assert!(chosen.targets.would_enable(module_path!(), &Level::WARN), "this is said all the same");
     }
 }

@@ -179,13 +179,19 @@ fn open_dataplane(settings: &Settings, carrier: &Carrier) -> Result<Opened, RunE
     Ok(opened)
 }
 
-/// Settings of the kernel that previous processes made are as they were before, but for those that this mode needs.
+/// Settings of the kernel that previous processes made are as they were before, but for those that this mode needs. Every failure is told:
+/// the first ends the run, the others are in the log.
 fn restore_settings_but_for(mode: &ModeSettings, run_dir: &Path) -> Result<(), OpenError> {
     let Restored { done, failed } = restore_settings(registry::MODES, Some(mode), run_dir);
     for line in done {
         tracing::info!("{line}");
     }
-    failed.into_iter().try_for_each(Err)
+    let mut failed = failed.into_iter();
+    let Some(first) = failed.next() else { return Ok(()) };
+    for error in failed {
+        tracing::error!("{error}");
+    }
+    Err(first)
 }
 
 /// How often to look whether our rules were flushed, where the kernel does not tell.
